@@ -1,21 +1,27 @@
-"""An atlas that is never read whole: 700,000 cells × 30,000 genes of 130 samples, stage by stage.
+"""Learning from an atlas on disk, 700,000 cells × 30,000 genes of 130 samples: time and peak memory of each stage.
 
-python benchmarks/atlas.py                700,000 cells (8.5 GB, made once in benchmarks/work)
-python benchmarks/atlas.py --cells N      a smaller one
+python benchmarks/atlas.py                700,000 cells (8.5 GB, written once to benchmarks/work)
+python benchmarks/atlas.py --cells N      a smaller atlas
+
+Each stage runs in its own process, because the peak memory of a process never decreases.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import resource
 import shutil
+import subprocess
 import sys
+import time
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from stages import Stages, answer, check_limit, measure_all
 
 WORK = Path(__file__).resolve().parent / "work"
 N_SAMPLES, N_GENES, N_MARKERS, DENSITY, N_CELLS = 130, 30_000, 30, 0.05, 700_000
@@ -23,10 +29,65 @@ BLOCK = 10_000  # cells that are made at a time
 CELLS_PER_SAMPLE, MAX_EPOCHS, FRESH_EPOCHS = 1000, 10, 3
 LIMIT = 6000  # megabytes
 
+Stages = dict[str, Callable[[Path], str]]  # functions of the file's path that return a summary
+
+
+def answer(stages: Stages, arguments: list[str]) -> bool:
+    """Run a stage and print its measurements if this process was started with --stage NAME FILE."""
+    if arguments[:1] != ["--stage"]:
+        return False
+    name, path = arguments[1:]
+    started = time.perf_counter()
+    summary = stages[name](Path(path))
+    times = {"seconds": time.perf_counter() - started, "cpu": time.process_time()}
+    print(json.dumps({**times, "megabytes": peak_memory(), "summary": summary}))
+    return True
+
+
+def peak_memory() -> float:
+    """Return the peak memory of this process in megabytes; `ru_maxrss` would include the parent process."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+def measure_all(script: str, stages: Iterable[str], path: Path) -> list[dict]:
+    """Run every stage in its own process, and return and print the rows of a table."""
+    rows = []
+    for stage in stages:
+        command = [sys.executable, script, "--stage", stage, str(path)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{stage} failed")
+        result = json.loads(done.stdout.splitlines()[-1])
+        rows.append(
+            {
+                "stage": stage,
+                "seconds": result["seconds"],
+                "CPU seconds": result["cpu"],
+                "peak memory, MB": round(result["megabytes"]),
+                "result": result["summary"],
+            }
+        )
+        numbers = (value if isinstance(value, str | int) else f"{value:.1f}" for value in rows[-1].values())
+        if len(rows) == 1:
+            print("| " + " | ".join(rows[0]) + " |\n" + "| --- " * len(rows[0]) + "|")
+        print("| " + " | ".join(map(str, numbers)) + " |", flush=True)
+    return rows
+
+
+def check_limit(rows: list[dict], megabytes: int) -> bool:
+    """Print and return whether the peak memory of all stages is below the limit."""
+    highest = max(row["peak memory, MB"] for row in rows)
+    print(f"highest peak: {highest} MB, {'below' if highest < megabytes else 'ABOVE'} the limit of {megabytes} MB")
+    return highest < megabytes
+
 
 def make_file(path: Path, n_cells: int, seed: int = 0) -> None:
     """Log-normalised-like values in CSR, cells of all samples mixed; 30 genes are raised in a quarter of the cells of
-    the samples that are ill. Blocks are written as they are made, so that memory does not grow with the file."""
+    the samples that are ill. Blocks are written one by one: memory does not grow with the file."""
     import anndata as ad
     import h5py
     import pandas as pd
@@ -100,12 +161,12 @@ class Recipe:
 
 
 def _draws_for(share: np.ndarray, n_seen: float) -> int:
-    """How many draws see so many different genes on average."""
-    few, many = int(n_seen), 100 * int(n_seen)
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (middle, many) if np.sum(1.0 - (1.0 - share) ** middle) < n_seen else (few, middle)
-    return many
+    """Return the number of draws whose expected number of different genes is `n_seen`."""
+    low, high = int(n_seen), 100 * int(n_seen)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if np.sum(1.0 - (1.0 - share) ** middle) < n_seen else (low, middle)
+    return high
 
 
 def _by_share(share: np.ndarray, size: int) -> np.ndarray:
@@ -212,7 +273,7 @@ def run(n_cells: int = N_CELLS) -> list[dict]:
     path = WORK / f"atlas_{n_cells}.h5ad"
     if not path.exists():
         free = shutil.disk_usage(WORK).free
-        needed = int(1.3 * n_cells * N_GENES * DENSITY * 8)  # and some for what is learned
+        needed = int(1.3 * n_cells * N_GENES * DENSITY * 8)  # and for the results of learning
         if free < needed:
             sys.exit(f"{needed / 1e9:.0f} GB are needed in {WORK}, {free / 1e9:.0f} GB are free: give fewer --cells")
         make_file(path, n_cells)

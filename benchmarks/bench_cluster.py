@@ -71,7 +71,7 @@ def estimate() -> list[dict]:
 
 
 def _large_cost(cells: int) -> float:
-    """Seconds of a distance between so many points that it is solved without a matrix of costs."""
+    """Return the seconds of a distance that is solved without a cost matrix because of its number of points."""
     points = np.random.default_rng(0).normal(size=(2, cells, K))
     gm.transport.solve_points(points[0, :500], points[1, :500])
     D = gm.Distributions(points.reshape(-1, K), np.repeat([0, 1], cells))
@@ -100,7 +100,7 @@ def two_processes() -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    from sections import table
+    from measuring import table
 
     for rows in (run(), estimate()):
         print(table(rows), flush=True)

@@ -50,8 +50,8 @@ def cpu_seconds(code: str, metric: Path) -> float:
     """Return the CPU seconds of a process that runs this code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     # With this variable, Python would compile our sources at every start, which it does not elsewhere.
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, "-c", code], check=True, env={**kept, "METRIC": str(metric)})
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-c", code], check=True, env={**environment, "METRIC": str(metric)})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

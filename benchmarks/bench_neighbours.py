@@ -39,15 +39,15 @@ def run() -> list[dict]:
 
 
 def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """What the function gives, and its seconds of the processor: other work on the machine does not count."""
+    """Return the result of a function and its CPU seconds, which do not include other programs."""
     start = time.process_time()
     return function(), time.process_time() - start
 
 
 def _compare(D: gm.Distributions, name: str, metric: gm.GroundMetric | str) -> dict:
     full, all_seconds = _timed(lambda: gm.pairwise_distances(D, metric=metric))
-    found, few_seconds = _timed(lambda: search_neighbors(D, None, N_NEIGHBORS, metric))
-    distances, indices, solves = found
+    neighbors, few_seconds = _timed(lambda: search_neighbors(D, None, N_NEIGHBORS, metric))
+    distances, indices, solves = neighbors
     np.fill_diagonal(full, np.inf)
     expected = np.argsort(full, axis=1, kind="stable")[:, :N_NEIGHBORS]
     same = (indices == expected).all() and (distances == np.take_along_axis(full, expected, axis=1)).all()

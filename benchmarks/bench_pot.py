@@ -1,9 +1,6 @@
-"""Solvers of this package and of POT on the same pairs of distributions: time, error, and what the bounds leave open.
+"""Solvers of this package and of POT on the same pairs of distributions: time, error, and gap between bounds.
 
-python benchmarks/bench_pot.py       prints a table; about two minutes on one core
-
-Times are medians in which the solvers take turns, without the first call. Error and gap are shares of
-the exact value.
+Times are medians of alternating runs, without the first call. Error and gap are relative to the exact value.
 """
 
 from __future__ import annotations
@@ -13,10 +10,9 @@ from functools import partial
 
 import numpy as np
 import ot
-from measuring import pin_to_one_core, side_by_side
+from measuring import side_by_side
 
 import groundmetric as gm
-from groundmetric._internal import tables
 from groundmetric.transport import POT
 
 SIZES = (300, 1000)
@@ -31,10 +27,10 @@ def solvers(x: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], gm.transport
         options[f"entropic, ε = {share:g} (POT)"] = {"solver": POT(ot.solve, reg=share * typical)}
     options["sliced (POT)"] = {"solver": POT(ot.sliced_wasserstein_distance, p=1, seed=0)}
     options["gaussian (POT)"] = {"solver": POT(ot.gaussian.empirical_bures_wasserstein_distance)}
-    return {name: partial(gm.transport.solve_points, x, y, **each) for name, each in options.items()}
+    return {name: partial(gm.transport.solve_points, x, y, **settings) for name, settings in options.items()}
 
 
-def run(repeats: int = 3) -> list[list[str]]:
+def run(repeats: int = 3) -> list[dict]:
     rows = []
     for n in SIZES:
         random = np.random.default_rng(n)
@@ -44,10 +40,5 @@ def run(repeats: int = 3) -> list[list[str]]:
         exact = plans["exact"].value
         for name, seconds in side_by_side(repeats, **calls).items():
             error, gap = abs(plans[name].value - exact) / exact, plans[name].gap / exact
-            rows.append([f"{n} × {n}", name, f"{1000 * seconds:.1f}", f"{error:.2g}", f"{gap:.2g}"])
+            rows.append({"points": f"{n} × {n}", "solver": name, "ms": 1000 * seconds, "error": error, "gap": gap})
     return rows
-
-
-if __name__ == "__main__":
-    pin_to_one_core()
-    print(tables.markdown(["points", "solver", "ms", "error", "gap"], run()))

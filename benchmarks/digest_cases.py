@@ -1,6 +1,6 @@
 """Cases of digests.py: small runs of everything that gives numbers, each in an empty folder.
 
-Only public names are called, from the top of the package, so that files may move. Left out, because other libraries
+Only public names are called, from the top of the package: files may move. Left out, because other libraries
 compute them: functions of POT; and LMNN, LFDA and ITML.
 """
 
@@ -32,12 +32,12 @@ CASES: dict[str, Callable[[Path], Found]] = {}
 
 
 def case(function: Callable[[Path], Found]) -> Callable[[Path], Found]:
-    """A case is given an empty folder and returns what it found by name."""
+    """Function of an empty folder that returns results by name."""
     CASES[function.__name__] = function
     return function
 
 
-# Data that several cases share, and what is looked at
+# Data and results that several cases share
 
 
 def by_sample(call: Callable, *arguments: Any, samples: Any, **more: Any) -> Any:
@@ -79,8 +79,8 @@ def spelled(D: gm.Distributions) -> Found:
 
 def fitted(learner: Any) -> Found:
     names = [name for name in sorted(learner.history_) if not name.startswith("seconds")]
-    found = {name: getattr(learner, f"{name}_") for name in ("components", "n_iter", "loss", "converged", "classes")}
-    return found | {"history": np.stack([learner.history_[name] for name in names]), "columns": names}
+    results = {name: getattr(learner, f"{name}_") for name in ("components", "n_iter", "loss", "converged", "classes")}
+    return results | {"history": np.stack([learner.history_[name] for name in names]), "columns": names}
 
 
 def learned(D: Any, y: Any, strata: Any = None, **options: Any) -> Found:
@@ -100,20 +100,20 @@ def distributions(folder: Path) -> Found:
     random, (D, _) = np.random.default_rng(1), modes()
     values, samples = random.normal(size=(60, 3)), random.permutation(np.repeat(["c", "a", "d", "b"], 15))
     kinds = {"dense": values, "float32": values.astype(np.float32), "sparse": sparse.csr_matrix(values * (values > 0))}
-    found: dict[str, Any] = {"with mass": spelled(weighted(D).with_mass())}
+    results: dict[str, Any] = {"with mass": spelled(weighted(D).with_mass())}
     for kind, points in kinds.items():
         D = by_sample(gm.Distributions, points, samples=samples, weights=random.random(60))
         parts = {"all": D, "turned": D[[2, 0]], "slice": D[1:3], "drawn": D.subsample(5, random_state=0)}
-        found |= {f"{kind} {name}": spelled(part) for name, part in parts.items()}
-    return found | {"listed": spelled(gm.Distributions.from_arrays([values[:5], values[5:20]], ["x", "y"]))}
+        results |= {f"{kind} {name}": spelled(part) for name, part in parts.items()}
+    return results | {"listed": spelled(gm.Distributions.from_arrays([values[:5], values[5:20]], ["x", "y"]))}
 
 
 @case
 def datasets(folder: Path) -> Found:
     rings, adata = gm.datasets.make_rings(5, random_state=0), cohort(0)
     sets = {"2d": gm.datasets.synth_2d(0), "200d": gm.datasets.synth_200d(0), "rings": rings, "modes": modes()}
-    found = {name: {"points": D.points, "names": D.names, "y": y} for name, (D, y) in sets.items()}
-    return found | {"cohort": {"X": adata.X, "obs": adata.obs, "var": adata.var, "truth": adata.uns["truth"]}}
+    results = {name: {"points": D.points, "names": D.names, "y": y} for name, (D, y) in sets.items()}
+    return results | {"cohort": {"X": adata.X, "obs": adata.obs, "var": adata.var, "truth": adata.uns["truth"]}}
 
 
 @case
@@ -133,10 +133,10 @@ def solve(folder: Path) -> Found:
 def solve_points(folder: Path) -> Found:
     random, solve = np.random.default_rng(0), gm.transport.solve_points
     x, y = random.normal(size=(6000, 3)), random.normal(0.5, 1.5, size=(5000, 3))
-    few, mass = (x[:300], y[:200]), random.dirichlet(np.ones(200))
-    plans = {cost: solve(*few, b=mass, cost=cost) for cost in ("euclidean", "manhattan", "squared")}
-    plans |= {"line": solve(x[:300, :1], y[:200, :1]), "coarse": solve(*few, solver="coarse", n_groups=20)}
-    plans |= {"auto": solve(*few, solver="auto", seconds=1e-4), "tolerance": solve(x, y, tolerance=0.02)}
+    subset, mass = (x[:300], y[:200]), random.dirichlet(np.ones(200))
+    plans = {cost: solve(*subset, b=mass, cost=cost) for cost in ("euclidean", "manhattan", "squared")}
+    plans |= {"line": solve(x[:300, :1], y[:200, :1]), "coarse": solve(*subset, solver="coarse", n_groups=20)}
+    plans |= {"auto": solve(*subset, solver="auto", seconds=1e-4), "tolerance": solve(x, y, tolerance=0.02)}
     return {name: shipped(plan) for name, plan in plans.items()}
 
 
@@ -145,11 +145,11 @@ def distances(folder: Path) -> Found:
     (D, _), learnt = modes(), metric()
     wide, squared = gm.datasets.synth_200d(0)[0], gm.GroundMetric(learnt.components, D.features, cost="squared")
     kinds = {"learned": learnt, "squared": squared} | {name: name for name in ("euclidean", "cityblock", "cosine")}
-    found = {name: gm.pairwise_distances(D, metric=kind) for name, kind in kinds.items()}
-    found |= {f"{name}, weighted": gm.pairwise_distances(weighted(D), D[:5], kind) for name, kind in kinds.items()}
-    found |= {"threads": gm.pairwise_distances(D, metric=learnt, n_jobs=2)}
-    found |= {"200d": gm.pairwise_distances(wide.subsample(20, random_state=0)[::3])}
-    return found | {"points": gm.pairwise_distances(D.points[:8], D.points[8:20])}
+    results = {name: gm.pairwise_distances(D, metric=kind) for name, kind in kinds.items()}
+    results |= {f"{name}, weighted": gm.pairwise_distances(weighted(D), D[:5], kind) for name, kind in kinds.items()}
+    results |= {"threads": gm.pairwise_distances(D, metric=learnt, n_jobs=2)}
+    results |= {"200d": gm.pairwise_distances(wide.subsample(20, random_state=0)[::3])}
+    return results | {"points": gm.pairwise_distances(D.points[:8], D.points[8:20])}
 
 
 @case
@@ -157,11 +157,16 @@ def distances_by_variants(folder: Path) -> Found:
     D, small = modes()[0], gm.transport.coarsen(modes()[0], 6)
     variants: list[dict[str, Any]] = [{"solver": "partial", "share": 0.8}, {"solver": "coarse", "n_groups": 6}]
     variants += [{"solver": "auto"}, {"solver": "auto", "seconds": 1e-3}, {"max_pivots": 5}]
-    found: dict[str, Any] = {"coarsened": spelled(small.distributions), "radii": small.radii(metric())}
+    results: dict[str, Any] = {"coarsened": spelled(small.distributions), "radii": small.radii(metric())}
     for options in variants:
-        each = gm.transport.pairwise(D, metric=metric(), **options)
-        found[str(options)] = {"values": each.distances, "lower": each.lower, "upper": each.upper, "gap": each.gap}
-    return found
+        pairs = gm.transport.pairwise(D, metric=metric(), **options)
+        results[str(options)] = {
+            "values": pairs.distances,
+            "lower": pairs.lower,
+            "upper": pairs.upper,
+            "gap": pairs.gap,
+        }
+    return results
 
 
 @case
@@ -176,28 +181,33 @@ def neighbors(folder: Path) -> Found:
     D, y = gm.datasets.synth_2d(0)
     D, names = D.subsample(40, random_state=0), ("distances", "indices", "solves")
     options = {"metric": gm.GroundMetricLearner(**QUICK).fit(D, y).metric_}
-    found = {"among": search_neighbors(D, n_neighbors=3, **options)}
-    found |= {"across": search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
-    found |= {"cosine": search_neighbors(D[:6], D[6:], 2, "cosine")}
-    return {name: dict(zip(names, each, strict=True)) for name, each in found.items()}
+    results = {"among": search_neighbors(D, n_neighbors=3, **options)}
+    results |= {"across": search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
+    results |= {"cosine": search_neighbors(D[:6], D[6:], 2, "cosine")}
+    return {name: dict(zip(names, pairs, strict=True)) for name, pairs in results.items()}
 
 
 @case
 def metric_files(folder: Path) -> Found:
     D, _ = modes()
     metric().save(folder / "metric.gm")
-    again = gm.GroundMetric.load(folder / "metric.gm")
-    found = {"components": again, "features": again.features, "matrix": again.matrix(), "projected": again.project(D)}
-    found |= {"importance": again.importance(), "bare": again.importance(bare=True)}
+    loaded = gm.GroundMetric.load(folder / "metric.gm")
+    results = {
+        "components": loaded,
+        "features": loaded.features,
+        "matrix": loaded.matrix(),
+        "projected": loaded.project(D),
+    }
+    results |= {"importance": loaded.importance(), "bare": loaded.importance(bare=True)}
     for of in ("distances", "matrices"):
-        blend = again.blend(gm.GroundMetric.euclidean(4, D.features), 0.3, of=of)
-        found |= {f"points, {of}": blend.distances(D.points[:9]), of: gm.pairwise_distances(D[:4], metric=blend)}
-    return found
+        blend = loaded.blend(gm.GroundMetric.euclidean(4, D.features), 0.3, of=of)
+        results |= {f"points, {of}": blend.distances(D.points[:9]), of: gm.pairwise_distances(D[:4], metric=blend)}
+    return results
 
 
 # Learning
 
-# Cases by name: parameters of the learner, each of them a fit. Names as files of version 0.1 have them, so that the
+# Cases by name: parameters of the learner, each of them a fit. Names as in files of version 0.1, which lets the
 # digests keep theirs.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "learn_linear": [{}, {"n_jobs": 2}, {"margin": 0.5, "init": "random"}, {"n_components": 1, "init": [[1, 0, 0, 0]]}],
@@ -238,14 +248,14 @@ def learn_points(folder: Path) -> Found:
     D, y = modes()
     mixed = np.random.default_rng(0).permutation(D.weights.size)
     rows, owner, learner = D.points[mixed], np.repeat(np.arange(12), D.sizes)[mixed], gm.GroundMetricLearner(**QUICK)
-    found = {"rows": fitted(by_sample(learner.fit, rows, y[owner], samples=owner)), "moved": learner.transform(rows)}
+    results = {"rows": fitted(by_sample(learner.fit, rows, y[owner], samples=owner)), "moved": learner.transform(rows)}
     light = gm.Distributions.from_arrays([D[[d]].points.astype(np.float32)[: 9 + d] for d in range(12)])
     thin = by_sample(gm.Distributions, sparse.csr_matrix(D.points), samples=np.repeat(D.names, D.sizes))
-    found |= {"weighted": learned(weighted(D), y), "float32": learned(light, y), "sparse": learned(thin, y)}
+    results |= {"weighted": learned(weighted(D), y), "float32": learned(light, y), "sparse": learned(thin, y)}
     for name, (E, z) in {"2d": gm.datasets.synth_2d(0), "200d": gm.datasets.synth_200d(0)}.items():
-        found[name] = learned(E.subsample(30, random_state=0), z)
-    found["fresh"] = fitted(learner.fit(D, y, fresh=lambda epoch: D.subsample(12, random_state=epoch)))
-    return found | {"without samples": learned(rows[::3], y[owner][::3])}
+        results[name] = learned(E.subsample(30, random_state=0), z)
+    results["fresh"] = fitted(learner.fit(D, y, fresh=lambda epoch: D.subsample(12, random_state=epoch)))
+    return results | {"without samples": learned(rows[::3], y[owner][::3])}
 
 
 @case
@@ -253,8 +263,8 @@ def learn_mapped(folder: Path) -> Found:
     D, y = gm.datasets.make_rings(6, random_state=0)
     learner = gm.GroundMetricLearner(form=gm.learning.Mapped(SplineTransformer(n_knots=4)), **QUICK).fit(D, y)
     learner.metric_.save(folder / "bent.gm")
-    again = gm.GroundMetric.load(folder / "bent.gm", feature_map=learner.feature_map_)
-    return {**fitted(learner), "projected": again.project(D), "distances": gm.pairwise_distances(D, metric=again)}
+    loaded = gm.GroundMetric.load(folder / "bent.gm", feature_map=learner.feature_map_)
+    return {**fitted(learner), "projected": loaded.project(D), "distances": gm.pairwise_distances(D, metric=loaded)}
 
 
 @case
@@ -263,18 +273,18 @@ def learn_labels(folder: Path) -> Found:
     value, names = y + np.linspace(0.0, 0.9, 12), ["mild", "worse", "worst"]
     wanted = np.abs(value[:, None] - value)
     wanted[2, 7] = wanted[7, 2] = np.nan
-    stage, some = pd.Categorical.from_codes(y, names, ordered=True), np.where(value > 2, np.nan, value)
-    found = {"continuous": learned(D, value, target="ordered"), "stages": learned(D, stage, target="ordered")}
-    found["unknown"] = learned(D, some, target=gm.learning.Ordered(gap=0.2))
-    found["distances"] = learned(D, wanted, target="distances")
-    found["several"] = learned(D, [value, y % 2], target=[gm.learning.Ordered(weight=2), "classes"])
-    return found | {f"strata, {weight}": learned(D, y, np.arange(12) % 2, nuisance=weight) for weight in (0.0, 1.0)}
+    stage, partial = pd.Categorical.from_codes(y, names, ordered=True), np.where(value > 2, np.nan, value)
+    results = {"continuous": learned(D, value, target="ordered"), "stages": learned(D, stage, target="ordered")}
+    results["unknown"] = learned(D, partial, target=gm.learning.Ordered(gap=0.2))
+    results["distances"] = learned(D, wanted, target="distances")
+    results["several"] = learned(D, [value, y % 2], target=[gm.learning.Ordered(weight=2), "classes"])
+    return results | {f"strata, {weight}": learned(D, y, np.arange(12) % 2, nuisance=weight) for weight in (0.0, 1.0)}
 
 
 class Stopping(gm.learning.Frobenius):
     """A penalty that stops learning after some steps, as an accident would."""
 
-    left = 0  # of the class, so that a checkpoint takes both fits for the same
+    left = 0  # of the class: a checkpoint must treat both fits as the same
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
         Stopping.left -= 1
@@ -301,31 +311,27 @@ def learn_again(folder: Path) -> Found:
 
 @case
 def predictors(folder: Path) -> Found:
-    (D, y), found = modes(), {}
+    (D, y), results = modes(), {}
     for weights, ground in {"distance": metric(), "uniform": gm.GroundMetricLearner(**QUICK)}.items():
         options: dict[str, Any] = {"n_neighbors": 3, "metric": ground, "weights": weights}
         model = gm.TransportKNeighborsClassifier(class_weight="balanced", **options).fit(D[::2], y[::2])
         value = gm.TransportKNeighborsRegressor(**options).fit(D[::2], y[::2])
-        found[weights] = {
+        results[weights] = {
             "predicted": model.predict(D[1::2]), "probabilities": model.predict_proba(D[1::2]),
             "neighbors": model.kneighbors(D[1::2]), "own": model.kneighbors(), "value": value.predict(D[1::2]),
         }  # fmt: skip
-    return found
+    return results
 
 
 @case
 def baselines(folder: Path) -> Found:
-    (D, y), of, found = modes(), gm.baselines, {}
-    plain: list[Any] = [kind(standardise=s) for kind in (of.Euclidean, of.Manhattan, of.Cosine) for s in (False, True)]
-    plain += [of.NCA(2, max_iter=10, random_state=0), of.PCAEuclidean(2, random_state=0), of.LinearDiscriminant(2)]
-    plain += [of.Composition(4, random_state=0), of.Composition(annotation="mode"), of.PseudobulkLogistic()]
-    plain += [of.PseudobulkNeighbors(statistics="mean_sd"), of.PseudobulkLogistic(C=1.0, class_weight="balanced")]
-    for method in plain:
+    (D, y), of, results = modes(), gm.baselines, {}
+    methods = [of.Euclidean(), of.Composition(4), of.Composition(annotation="mode"), of.Summary("moments")]
+    for method in [*methods, *of.standard().values()]:
         method.fit(D[::2], y[::2])
         asked = [name for name in ("distances", "predict_proba") if hasattr(method, name)]
-        found[str(method)] = {name: getattr(method, name)(D[1::2]) for name in asked}
-        found[str(method)] |= {"points": method.point_distances(D.points[:9])}
-    return found
+        results[str(method)] = {name: getattr(method, name)(D[1::2]) for name in asked}
+    return results
 
 
 # Evaluation and interpretation
@@ -334,16 +340,16 @@ def baselines(folder: Path) -> Found:
 @case
 def statistics(folder: Path) -> Found:
     random, of, y, who = np.random.default_rng(0), gm.evaluation, np.repeat([0, 1], 10), np.arange(20) // 2
-    (one, other), draws = random.random((2, 20)), intervals.resample(who, y, 200)
-    away, probabilities = np.abs(one[:, None] - one), np.stack([one, 1.0 - one], axis=1)
+    (first, second), draws = random.random((2, 20)), intervals.resample(who, y, 200)
+    away, probabilities = np.abs(first[:, None] - first), np.stack([first, 1.0 - first], axis=1)
     splits = {"one": of.leave_one_out(y), "one group": of.leave_one_group_out(who)}
     for name, groups in (("alone", None), ("groups", who)):
         splits[f"shuffled, {name}"] = of.shuffled(y, groups=groups, n_splits=3, random_state=0)
         splits[f"folds, {name}"] = of.folds(y, groups=groups, n_repeats=2, random_state=0)
     return {
         "draws": draws,
-        "t": intervals.corrected_t(one, 0.25), "paired t": intervals.paired_t(one, other, 0.25),
-        "holm": intervals.holm([*other, np.nan]),
+        "t": intervals.corrected_t(first, 0.25), "paired t": intervals.paired_t(first, second, 0.25),
+        "holm": intervals.holm([*second, np.nan]),
         "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "clusters": of.cluster_scores(away, y), "merged": of.cluster_scores(away, y, threshold="median"),
         "splits": splits,
@@ -352,9 +358,9 @@ def statistics(folder: Path) -> Found:
 
 @case
 def compare(folder: Path) -> Found:
-    (D, y), of, found = modes(), gm.evaluation, {}
+    (D, y), of, results = modes(), gm.evaluation, {}
     methods = {"learned": gm.GroundMetricLearner(**QUICK), "Euclidean": gm.baselines.Euclidean()}
-    methods["logistic"] = gm.baselines.PseudobulkLogistic(C=1.0)
+    methods["logistic"] = gm.baselines.SummaryModel("moments")
     options: dict[str, Any] = {
         "voting": of.Voting(3, n_point_neighbors=10),
         "clustering": True,
@@ -363,12 +369,12 @@ def compare(folder: Path) -> Found:
     for splits in (of.folds(y, n_splits=3, random_state=0), of.shuffled(y, n_splits=3, test_size=0.4, random_state=0)):
         for time_of in ("first", "again"):  # the second time, from the folder
             result = of.compare(methods, D, y, cv=splits, **options)
-            found[f"{len(found)} {time_of}"] = {
+            results[f"{len(results)} {time_of}"] = {
                 "points": result.scores(level="points"), "clusters": result.scores("silhouette", "clusters"),
                 "estimates": {name: result.estimate(name) for name in methods}, "leads": result.against("learned"),
                 "predictions": {name: result.predictions(name) for name in methods}, "scores": result.scores(),
             }  # fmt: skip
-    return found
+    return results
 
 
 @case
@@ -394,8 +400,8 @@ def interpretation(folder: Path) -> Found:
 
 @case
 def stability(folder: Path) -> Found:
-    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), n_refits=4, n_top=2)
-    return {"all": found, "table": found.table()}
+    results = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), n_refits=4, n_top=2)
+    return {"all": results, "table": results.table()}
 
 
 @case
@@ -421,10 +427,10 @@ def cells(folder: Path) -> Found:
     gm.tl.trajectory(samples, "control", n_neighbors=3)
     new.obs["sample"] = "new " + new.obs["sample"].astype(str)
     placed = gm.tl.transfer(new, adata, n_neighbors=3, n_cells=20)
-    again = gm.tl.learn(
-        cohort(0), "sample", "condition", method="ggml", n_cells=10, resample=True, genes="all", copy=True, **QUICK
+    loaded = gm.tl.learn(
+        cohort(0), "sample", "condition", method="ggml", n_cells=10, resample=True, genes="all", **QUICK
     )
-    parts = {"old": adata, "samples": samples, "new": new, "placed": placed, "resampled": again}
+    parts = {"old": adata, "samples": samples, "new": new, "placed": placed, "resampled": loaded}
     tables = ("X", "obs", "var", "obsm", "varm", "obsp")
     return {name: {table: getattr(part, table) for table in tables} for name, part in parts.items()}
 
@@ -438,18 +444,18 @@ def command_line(folder: Path) -> Found:
     columns = ["--sample", "sample", "--label", "condition", "--cells-per-sample", "20"]
     run_command(folder, "learn", "cells.h5ad", *columns, "--epochs", "4", "-o", "learned")
     run_command(folder, "predict", "learned", "new.h5ad", "--neighbors", "3", "-o", "predicted")
-    methods = ["--methods", "euclidean,logistic", "--cv", "k-fold", "--n-splits", "2", "--permutations", "3"]
+    methods = ["--methods", "transport-5-nn,pseudobulk", "--cv", "k-fold", "--n-splits", "2", "--permutations", "3"]
     run_command(folder, "evaluate", "cells.h5ad", *columns, *methods, "-o", "evaluated")
-    found: dict[str, Any] = {"metric.gm": gm.GroundMetric.load(folder / "learned" / "metric.gm")}
+    results: dict[str, Any] = {"metric.gm": gm.GroundMetric.load(folder / "learned" / "metric.gm")}
     for path in sorted(folder.glob("*/*.csv")):
-        found[f"{path.parent.name}/{path.name}"] = pd.read_csv(path, float_precision="round_trip")
+        results[f"{path.parent.name}/{path.name}"] = pd.read_csv(path, float_precision="round_trip")
     for path in sorted(folder.glob("*/*.json")):
-        found[f"{path.parent.name}/{path.name}"] = json.loads(path.read_text())
-    return found
+        results[f"{path.parent.name}/{path.name}"] = json.loads(path.read_text())
+    return results
 
 
 def run_command(folder: Path, command: str, *arguments: str) -> None:
-    """Run a command in the folder; what it prints is shown only if it fails."""
+    """Run a command in the folder; show its output only if it fails."""
     output = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = cli.main([command, *arguments])

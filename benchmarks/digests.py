@@ -1,8 +1,8 @@
-"""Digests of every number that some thirty small runs give, to show that a change of the code changes no result.
+"""Digests of all results of about thirty small runs, to show that a change of the code does not change results.
 
 python benchmarks/digests.py               run all cases and compare with digests.json; exit 1 where a digest differs
 python benchmarks/digests.py solve search  some of them
-python benchmarks/digests.py --keep        write what is found to digests.json (with names: those cases only)
+python benchmarks/digests.py --keep        write the results to digests.json (with names: those cases only)
 
 The cases are in digest_cases.py. Digests are equal bit for bit on one machine with the same libraries; digests.json
 names these, because another BLAS rounds differently.
@@ -38,27 +38,27 @@ import groundmetric as gm  # noqa: E402
 
 REFERENCE = Path(__file__).with_name("digests.json")
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "anndata")
-# Not results: times (all that begins with "seconds"), versions, and where files are.
+# Not results: times (names with "seconds" first), versions, and paths of files.
 DROPPED = {"groundmetric", "cells", "run", "files"}
 
 
-def entries(found: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """All that was found as arrays, with a dotted name each."""
-    if isinstance(found, gm.GroundMetric):
-        found = found.components
-    if dataclasses.is_dataclass(found):
-        found = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    elif isinstance(found, pd.DataFrame):
-        found = {"index": found.index} | {str(column): found[column].to_numpy() for column in found.columns}
-    elif isinstance(found, list | tuple) and any(map(_has_parts, found)):
-        found = dict(enumerate(found))
-    if isinstance(found, Mapping):
-        for key, part in found.items():
+def entries(value: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """Yield all results as arrays with dotted names."""
+    if isinstance(value, gm.GroundMetric):
+        value = value.components
+    if dataclasses.is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif isinstance(value, pd.DataFrame):
+        value = {"index": value.index} | {str(column): value[column].to_numpy() for column in value.columns}
+    elif isinstance(value, list | tuple) and any(map(_has_parts, value)):
+        value = dict(enumerate(value))
+    if isinstance(value, Mapping):
+        for key, part in value.items():
             if key not in DROPPED and not str(key).startswith("seconds"):
                 yield from entries(part, f"{name}.{key}" if name else str(key))
         return
-    found = found.name if isinstance(found, enum.Enum) else found
-    yield name, found.toarray() if sparse.issparse(found) else np.asarray(found)
+    value = value.name if isinstance(value, enum.Enum) else value
+    yield name, value.toarray() if sparse.issparse(value) else np.asarray(value)
 
 
 def _has_parts(value: Any) -> bool:
@@ -66,7 +66,7 @@ def _has_parts(value: Any) -> bool:
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:
-    """The digest of an entry, with its value or its range, so that a difference can be read."""
+    """Return the digest of an entry with its value or range, which explains differences."""
     kind = array.dtype.kind
     if kind == "f":
         array = np.where(np.isnan(array), np.nan, array).astype("<f8")  # NaN has many bit patterns: one for all
@@ -77,9 +77,9 @@ def describe(array: np.ndarray) -> dict[str, Any]:
     content = "\0".join(array.ravel()).encode() if kind == "U" else np.ascontiguousarray(array).tobytes()
     shown = {"sha256": hashlib.sha256(f"{kind} {array.shape} ".encode() + content).hexdigest()}
     if array.size == 1:
-        return shown | {"value": array.item() if kind in "biU" else repr(array.item())}  # JSON has no NaN
-    known = np.empty(0) if kind == "U" else array[np.isfinite(array)]
-    extent = {"min": known.min(), "max": known.max(), "mean": known.mean()} if known.size else {}
+        return shown | {"value": array.item() if kind in "biU" else repr(array.item())}  # JSON lacks NaN
+    finite = np.empty(0) if kind == "U" else array[np.isfinite(array)]
+    extent = {"min": finite.min(), "max": finite.max(), "mean": finite.mean()} if finite.size else {}
     return shown | {"shape": list(array.shape)} | {of: repr(value.item()) for of, value in extent.items()}
 
 
@@ -99,7 +99,7 @@ def differences(old: Found, new: Found) -> Iterator[str]:
 
 
 def write(cases: Found) -> None:
-    """A line per entry, so that two versions of the file can be compared."""
+    """Write one line per entry, for readable differences between two versions of the file."""
     parts = []
     for name, rows in cases.items():
         lines = ",\n".join(f"  {json.dumps(entry)}: {json.dumps(row)}" for entry, row in rows.items())
@@ -108,24 +108,24 @@ def write(cases: Found) -> None:
 
 
 def libraries() -> dict[str, str]:
-    here = {"python": platform.python_version(), "machine": platform.machine()}
-    return here | {name: version(name) for name in LIBRARIES}
+    environment = {"python": platform.python_version(), "machine": platform.machine()}
+    return environment | {name: version(name) for name in LIBRARIES}
 
 
 def check(name: str, old: Found | None) -> tuple[dict[str, Any], bool]:
     """Run a case, compare it unless there is nothing to compare with, and print a line; whether nothing differs."""
-    found: dict[str, Any] = {}
+    value: dict[str, Any] = {}
     started, verdict, lines = time.perf_counter(), "written", []
     try:
-        found = run(name)
+        value = run(name)
         if old is not None:
-            lines = list(differences(old, found))
+            lines = list(differences(old, value))
             verdict = "DIFFERENT" if lines else "same"
     except Exception as error:  # the other cases are still worth knowing
         verdict, lines = "FAILED", [f"{type(error).__name__}: {error}"]
-    print(f"{name:<24}{verdict:<10}{len(found):>5} entries {time.perf_counter() - started:6.1f} s")
+    print(f"{name:<24}{verdict:<10}{len(value):>5} entries {time.perf_counter() - started:6.1f} s")
     print("".join(f"    {line}\n" for line in lines), end="", flush=True)
-    return found, not lines
+    return value, not lines
 
 
 def main() -> int:
@@ -138,13 +138,13 @@ def main() -> int:
     reference = json.loads(REFERENCE.read_text()) if REFERENCE.exists() else {"libraries": libraries(), "cases": {}}
     if reference["libraries"] != libraries():
         print(f"digests.json is of {reference['libraries']}, here are {libraries()}: last bits may differ")
-    found, wrong = {}, []
+    value, wrong = {}, []
     for name in options.names or CASES:
-        found[name], well = check(name, None if options.keep else reference["cases"].get(name, {}))
+        value[name], well = check(name, None if options.keep else reference["cases"].get(name, {}))
         wrong += [] if well else [name]
     if options.keep and not wrong:
-        write((reference["cases"] if options.names else {}) | found)
-    print(f"NOT THE SAME: {', '.join(wrong)}" if wrong else f"{len(found)} cases: nothing is wrong")
+        write((reference["cases"] if options.names else {}) | value)
+    print(f"NOT THE SAME: {', '.join(wrong)}" if wrong else f"{len(value)} cases: nothing is wrong")
     return 1 if wrong else 0
 
 

@@ -4,7 +4,7 @@
 
 A cohort of 30 patients scored by cross-validation has a standard error of 0.08, which tells no two learners apart.
 These tasks have few patients to learn from and many fresh ones to test on, real cells whose effect is diluted to a
-chosen strength, and many draws. Each family counts once, whatever its number of tasks. FOLDER has the .h5ad files that
+chosen strength, and many draws. Families have equal weight. FOLDER has the .h5ad files that
 `FILES` names; without them only the simulated family is run.
 """
 
@@ -51,9 +51,9 @@ def tasks(folder: Path | None, draws: range) -> Iterator[Task]:
             yield simulated(draw, per_class, strength, share)
         if folder is None:
             continue
-        for which, parts in (("kang", (0.1, 0.2)), ("bodenmiller", (0.15, 0.3)), ("zhao", (0.5, 1.0))):
+        for cohort_name, parts in (("kang", (0.1, 0.2)), ("bodenmiller", (0.15, 0.3)), ("zhao", (0.5, 1.0))):
             for part in parts:
-                yield diluted(folder, which, part, draw)
+                yield diluted(folder, cohort_name, part, draw)
         for per_class in (8, 16, 30):
             yield few_of_many(folder, draw, per_class)
         yield whole(folder, "sadefeldman", draw)
@@ -74,10 +74,10 @@ def simulated(draw: int, per_class: int, strength: float, share: float) -> Task:
     return Task("simulated", f"simulated {per_class} {strength} {share} #{draw}", D, y, np.arange(y.size), [split])
 
 
-def diluted(folder: Path, which: str, part: float, draw: int) -> Task:
+def diluted(folder: Path, cohort_name: str, part: float, draw: int) -> Task:
     """Of each donor, two samples of real cells: control, and control with a part of treated cells; donors left out."""
-    X, _, label, donor = read(folder, which)
-    treated = label != FILES[which][2]
+    X, _, label, donor = read(folder, cohort_name)
+    treated = label != FILES[cohort_name][2]
     random, rows, names = np.random.RandomState(draw), [], []
     for name in np.unique(donor):
         plain = random.permutation(np.flatnonzero((donor == name) & ~treated))
@@ -90,7 +90,7 @@ def diluted(folder: Path, which: str, part: float, draw: int) -> Task:
     y = np.array([int(str(name)[-1]) for name in D.names])
     groups = np.array([str(name)[:-2] for name in D.names])
     splits = [(np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in np.unique(groups)]
-    return Task(f"{which}, diluted", f"{which} {part} #{draw}", D, y, groups, splits)
+    return Task(f"{cohort_name}, diluted", f"{cohort_name} {part} #{draw}", D, y, groups, splits)
 
 
 def few_of_many(folder: Path, draw: int, per_class: int) -> Task:
@@ -104,25 +104,25 @@ def few_of_many(folder: Path, draw: int, per_class: int) -> Task:
     return Task("igan, few of many", f"igan {per_class} #{draw}", D, y, np.arange(y.size), [(train, test)])
 
 
-def whole(folder: Path, which: str, draw: int) -> Task:
-    """A real cohort as it is: six folds of patients."""
-    X, sample, label, patient = read(folder, which)
+def whole(folder: Path, cohort_name: str, draw: int) -> Task:
+    """Return an unchanged real cohort in six folds of patients."""
+    X, sample, label, patient = read(folder, cohort_name)
     random = np.random.RandomState(draw)
     D = distributions(X, sample, some(sample, random, 20), by_variance=X.shape[1] > 50)
     y, groups = labels(D, sample, label), labels(D, sample, patient)
     parts = np.array_split(random.permutation(np.unique(groups)), 6)
     splits = [(np.flatnonzero(~np.isin(groups, part)), np.flatnonzero(np.isin(groups, part))) for part in parts]
-    return Task(which, f"{which} #{draw}", D, y, groups, splits)
+    return Task(cohort_name, f"{cohort_name} #{draw}", D, y, groups, splits)
 
 
-def read(folder: Path, which: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def read(folder: Path, cohort_name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Values, samples, labels and patients of all cells."""
     import anndata
 
-    file, group, _ = FILES[which]
+    file, group, _ = FILES[cohort_name]
     cells = anndata.read_h5ad(folder / f"{file}.h5ad")
     X = dense(cells.X)
-    if which == "kang":  # raw counts
+    if cohort_name == "kang":  # raw counts
         X = np.log1p(X / cells.obs["n_counts_all_genes"].to_numpy()[:, None] * 1e4)
     sample, label = (cells.obs[key].astype(str).to_numpy() for key in ("sample", "label"))
     return X, sample, label, sample if group is None else cells.obs[group].astype(str).to_numpy()
@@ -227,7 +227,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no such method: {sorted(unknown)}; there are {list(METHODS)}")
     warnings.simplefilter("ignore")
-    found: dict = defaultdict(lambda: defaultdict(list))
+    scores: dict = defaultdict(lambda: defaultdict(list))
     spent: dict = defaultdict(float)
     for task in tasks(options.data, range(options.first, options.first + options.draws)):
         line = []
@@ -237,18 +237,18 @@ def main() -> None:
                 p[test] = METHODS[name](task.D[train], task.y[train], task.groups[train])(task.D[test])
             spent[name] += time.process_time() - began
             tested = ~np.isnan(p[:, 0])
-            found[name][task.family].append(score(task.y[tested], p[tested]))
-            line.append(f"{name} {found[name][task.family][-1]['accuracy']:.2f}")
+            scores[name][task.family].append(score(task.y[tested], p[tested]))
+            line.append(f"{name} {scores[name][task.family][-1]['accuracy']:.2f}")
         print(f"{task.name}: " + ", ".join(line), flush=True)
     for what in ("accuracy", "log_p"):
-        print(table(found, spent, options.methods, what))
+        print(table(scores, spent, options.methods, what))
 
 
-def table(found: dict, spent: dict, names: list[str], what: str) -> str:
-    families = list(found[names[0]])
-    lines = [f"\n| {what} | " + " | ".join(families) + " | mean | CPU s |", "|" + " --- |" * (len(families) + 3)]
+def table(scores: dict, spent: dict, names: list[str], score: str) -> str:
+    families = list(scores[names[0]])
+    lines = [f"\n| {score} | " + " | ".join(families) + " | mean | CPU s |", "|" + " --- |" * (len(families) + 3)]
     for name in names:
-        means = [np.mean([result[what] for result in found[name][family]]) for family in families]
+        means = [np.mean([result[score] for result in scores[name][family]]) for family in families]
         lines.append(
             f"| {name} | " + " | ".join(f"{m:.3f}" for m in [*means, np.mean(means)]) + f" | {spent[name]:.0f} |"
         )

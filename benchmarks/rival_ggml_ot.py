@@ -1,6 +1,6 @@
 """Run ggml-ot 0.9.94 on one core; the last line on stdout is a JSON object.
 
-Runs inside the environment of `rival_env.py` and never imports groundmetric. The data are an
+Runs inside the environment of `measuring.rival_python` and never imports groundmetric. The data are an
 .npz with `points` (one row per point), `groups` (0, 0, ..., 1, 1, ...) and `labels` (one per
 group). For a fair single-core time the caller also sets OMP_NUM_THREADS=1 and pins a core.
 
@@ -102,7 +102,7 @@ def run_epoch(dataset, args):
 
 
 def run_train(dataset, args):
-    """Saves the last W as `out`, the checkpoints beside it as `<out>.checkpoints.npz`."""
+    """Save the last W as `out` and the checkpoints as `<out>.checkpoints.npz`."""
     history, watch = train(dataset, args)
     np.save(args.out, history[-1])
     # From the start of the first epoch: making torch's first optimiser imports for a second or two.
@@ -111,8 +111,8 @@ def run_train(dataset, args):
     if args.checkpoint_every:
         epochs = np.arange(0, len(history), args.checkpoint_every)  # epoch 0 is the random start
         checkpoints = args.out.with_suffix(".checkpoints.npz")
-        kept = np.stack([history[epoch] for epoch in epochs])
-        np.savez(checkpoints, epochs=epochs, seconds=elapsed[epochs], components=kept)
+        states = np.stack([history[epoch] for epoch in epochs])
+        np.savez(checkpoints, epochs=epochs, seconds=elapsed[epochs], components=states)
         result["checkpoints"] = str(checkpoints)
     return result
 
@@ -155,8 +155,8 @@ def arguments():
 
 def main():
     args = arguments()
-    # Importing ggml-ot sets torch to 4 threads, whatever OMP_NUM_THREADS says. This setting holds
-    # both torch and POT to one; nothing else in training is parallel (its loader has no workers).
+    # Importing ggml-ot sets torch to 4 threads, regardless of OMP_NUM_THREADS. This setting holds
+    # both torch and POT to one; nothing else in training is parallel (its loader uses no workers).
     ggml_ot.settings.n_threads = 1
     ggml_ot.settings.random_seed = args.random_state
     print(json.dumps(args.run(read(args.data), args)))

@@ -12,7 +12,8 @@ import atlas
 import bench_cluster
 import bench_large
 import bench_neighbours
-from sections import run_sections
+import bench_patients
+from measuring import run_sections
 
 SECTIONS = {
     "neighbours": ("Nearest neighbours without all distances", bench_neighbours.run),
@@ -20,6 +21,8 @@ SECTIONS = {
     "atlas": ("700,000 cells × 30,000 genes on disk: time and peak memory of each stage", atlas.run),
     "cluster": ("Two Dask processes against one", bench_cluster.run),
     "machines": ("1,000 patients of 10,000 cells on 32 machines: an estimate", bench_cluster.estimate),
+    "patients": ("`groundmetric learn` on many patients", bench_patients.run),
+    "landmarks": ("Ensembles with landmarks against all pairs: 634 patients", bench_patients.accuracy),
     "larger": ("100,000 against 100,000 points, with a bound on the error", bench_large.coarse),
 }
 

@@ -29,7 +29,7 @@ from groundmetric.evaluation.intervals import Difference
 OURS, OTHERS = "groundmetric", ("Euclid", "pseudobulk")
 POINTS, FEWEST = 60, 20  # cells of a sample: drawn at most; with fewer it is left out
 WIDE = 50  # of more features, those of above-average variance in the training part are shown to all methods
-FLOOR = 1e-3  # no probability counts as less: votes may be unanimous and wrong
+FLOOR = 1e-3  # lower limit of probabilities: votes may be unanimous and wrong
 
 
 class Cohort(NamedTuple):
@@ -61,12 +61,12 @@ def read(cohort: Cohort, folder: Path, draw: int) -> Labelled:
 
 
 def methods(rule: Any) -> dict[str, Any]:
-    found = {
+    results = {
         "Euclid": gm.baselines.Euclidean(standardise=True),
-        "pseudobulk": gm.baselines.PseudobulkLogistic(class_weight="balanced"),
+        "pseudobulk": gm.baselines.SummaryModel(),
         OURS: gm.TransportClassifier(random_state=0),
     }
-    return found if rule is None else {name: SelectedFeatures(method, rule) for name, method in found.items()}
+    return results if rule is None else {name: SelectedFeatures(method, rule) for name, method in results.items()}
 
 
 class Scores(NamedTuple):
@@ -78,14 +78,14 @@ class Scores(NamedTuple):
 
 def score(labelled: Labelled, n_splits: int, draw: int) -> dict[str, Scores]:
     cv = gm.evaluation.folds(labelled.y, groups=labelled.groups, n_splits=n_splits, random_state=draw)
-    found = gm.evaluation.compare(
+    results = gm.evaluation.compare(
         methods(labelled.rule), labelled.D, labelled.y, cv=cv, groups=labelled.groups,
         voting=gm.evaluation.Voting(class_weight="balanced"), points=False,
     )  # fmt: skip
-    codes, scores = np.searchsorted(found.classes, labelled.y), {}
-    for name in found.methods:
-        assert found.status(name) == "ok", found.status(name)
-        p = found.predictions(name)["probabilities"]
+    codes, scores = np.searchsorted(results.classes, labelled.y), {}
+    for name in results.methods:
+        assert results.status(name) == "ok", results.status(name)
+        p = results.predictions(name)["probabilities"]
         scores[name] = Scores(p.argmax(axis=1) == codes, np.log(np.maximum(p[np.arange(codes.size), codes], FLOOR)))
     return scores
 
@@ -101,7 +101,7 @@ def by_patient(values: np.ndarray, y: np.ndarray, patients: np.ndarray) -> np.nd
 def lead(parts: np.ndarray, n_splits: int, bounded: bool) -> Difference:
     """Mean of paired differences of patients, with the corrected t interval and p-value.
 
-    Of accuracies, where every patient has the same difference, as sure as so many patients allow.
+    For accuracies with the same difference in every patient, the smallest attainable p-value.
     """
     mean, error = float(parts.mean()), float(parts.std(ddof=1)) / np.sqrt(parts.size)
     error *= np.sqrt(1.0 + n_splits / (n_splits - 1.0))
@@ -114,12 +114,12 @@ def lead(parts: np.ndarray, n_splits: int, bounded: bool) -> Difference:
     return Difference(mean, mean - reach, mean + reach, p, "corrected t")
 
 
-def row(name: str, what: str, found: list[dict[str, Scores]], y: np.ndarray, patients: np.ndarray, n_splits: int):
-    mean = {m: np.mean([getattr(scores[m], what) for scores in found], axis=0) for m in found[0]}
+def row(name: str, score: str, results: list[dict[str, Scores]], y: np.ndarray, patients: np.ndarray, n_splits: int):
+    mean = {m: np.mean([getattr(scores[m], score) for scores in results], axis=0) for m in results[0]}
     cells = [name, f"{np.unique(patients).size} ({y.size})"]
     cells += [f"{by_patient(mean[m], y, patients).mean():.3f}" for m in (*OTHERS, OURS)]
-    for other in OTHERS:
-        it = lead(by_patient(mean[OURS] - mean[other], y, patients), n_splits, what == "right")
+    for method in OTHERS:
+        it = lead(by_patient(mean[OURS] - mean[method], y, patients), n_splits, score == "right")
         cells += [f"{it.value:+.3f} [{it.low:+.3f}, {it.high:+.3f}]", p_value(it.p)]
     return cells
 
@@ -136,16 +136,16 @@ def main() -> None:
     warnings.simplefilter("ignore")
     rows: dict[str, list] = {"right": [], "log_p": []}
     for name in options.cohorts:
-        cohort, found, began = COHORTS[name], [], time.process_time()
+        cohort, results, began = COHORTS[name], [], time.process_time()
         for draw in range(options.draws if cohort.group else 1):
             labelled = read(cohort, options.data, draw)
-            found.append(score(labelled, cohort.n_splits, draw))
+            results.append(score(labelled, cohort.n_splits, draw))
         patients = np.array(labelled.D.names if labelled.groups is None else labelled.groups, dtype=str)
         for what, lines in rows.items():
-            lines.append(row(name, what, found, labelled.y, patients, cohort.n_splits))
+            lines.append(row(name, what, results, labelled.y, patients, cohort.n_splits))
             print(what, *lines[-1], f"{time.process_time() - began:.0f} s", flush=True)
     head = ["cohort", "patients (samples)", *OTHERS, OURS]
-    head += [text for other in OTHERS for text in (f"lead over {other} [95 %]", "p")]
+    head += [text for method in OTHERS for text in (f"lead over {method} [95 %]", "p")]
     for title, what in (("Balanced accuracy", "right"), ("Mean log-probability of the true class", "log_p")):
         print(f"\n{title}:\n\n{markdown(head, rows[what])}")
 

@@ -60,16 +60,16 @@ def weight_of_planted(D: gm.Distributions, y: np.ndarray) -> float:
 
 
 def print_weights(n_draws: int = 12) -> None:
-    """What is learned from certain triplets, from the dead alone, and with censored times taken for deaths."""
-    found = []
+    """Learn from comparable triplets, from deaths only, and with censored times treated as deaths."""
+    results = []
     for draw in range(n_draws):
         D, y = gm.datasets.make_survival(
             60, 12, 20, n_planted=2, share=0.4, donor_effect=0.5, censored=0.6, random_state=draw
         )
         died, all_dead = y["event"], y.copy()
         all_dead["event"] = True
-        found.append([weight_of_planted(D, y), weight_of_planted(D[died], y[died]), weight_of_planted(D, all_dead)])
-    print(f"weight of planted genes, means of {n_draws} draws:", np.round(np.mean(found, axis=0), 2).tolist())
+        results.append([weight_of_planted(D, y), weight_of_planted(D[died], y[died]), weight_of_planted(D, all_dead)])
+    print(f"weight of planted genes, means of {n_draws} draws:", np.round(np.mean(results, axis=0), 2).tolist())
 
 
 def main() -> None:
@@ -81,15 +81,15 @@ def main() -> None:
         D, y = gm.datasets.make_survival(
             N_TRAINING + N_NEW, 30, 100, n_planted=N_PLANTED, share=0.3, donor_effect=0.5, random_state=draw
         )
-        for place, method in enumerate(METHODS.values()):
+        for column, method in enumerate(METHODS.values()):
             risk, weight = method(D[:N_TRAINING], y[:N_TRAINING], D[N_TRAINING:])
-            scores[draw, place] = gm.evaluation.concordance_index(y[N_TRAINING:], risk)
+            scores[draw, column] = gm.evaluation.concordance_index(y[N_TRAINING:], risk)
             if weight is not None:
-                planted[draw, place] = np.sum(np.argsort(-weight)[:N_PLANTED] < N_PLANTED)
+                planted[draw, column] = np.sum(np.argsort(-weight)[:N_PLANTED] < N_PLANTED)
     print("| | C on fresh patients, by draw | mean | planted among the top 5 |\n| --- | --- | --- | --- |")
-    for place, name in enumerate(METHODS):
-        each = ", ".join(f"{score:.2f}" for score in scores[:, place])
-        print(f"| {name} | {each} | {scores[:, place].mean():.3f} | {planted[:, place].mean():.1f} |")
+    for column, name in enumerate(METHODS):
+        text = ", ".join(f"{score:.2f}" for score in scores[:, column])
+        print(f"| {name} | {text} | {scores[:, column].mean():.3f} | {planted[:, column].mean():.1f} |")
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from validity_rows import Row, report
+from validity_interpret import Row, report
 
 import groundmetric as gm
 
 HERE = Path(__file__).resolve().parent
 PAGE, STORED = HERE.parent / "docs" / "validity.md", HERE / "work" / "validity.json"
-MODULES = ("validity_ensemble", "validity_interpret", "validity_evaluation")
+MODULES = ("validity_ensemble", "validity_interpret", "validity_evaluation", "validity_questions")
 QUICK, LEAST_COHORTS = 1 / 12, 4
 
 HEAD = """# Error rates of every number
@@ -140,6 +140,16 @@ intervals and no tests: in noise, too, some feature is selected by nearly all me
 intervals of `interpret.stability`, which are percentiles over refits on bootstrap samples. For error rates take
 `interpret.feature_significance`.""",
     ),
+    "predict_set": ("Prediction sets", "`TransportClassifier.predict_set`, by class, for new patients."),
+    "predict_interval": ("Prediction intervals", "`TransportRegressor.predict_interval`, for new patients."),
+    "learning_curve": (
+        "Learning curves",
+        """\
+`evaluation.learning_curve` and `groundmetric plan`. The truth is the accuracy on new patients, and the power, of
+cohorts that are drawn with twice as many patients as the pilot.""",
+    ),
+    "counterfactual": ("Counterfactual changes", "`interpret.counterfactual`; p-values are adjusted for all features."),
+    "influence": ("Influence of patients", "`interpret.influence`, with one patient in the wrong class."),
 }
 
 
@@ -148,11 +158,10 @@ OTHERS = ("Further rows", "Held-out accuracy of other methods with unequal numbe
 
 
 def functions() -> Iterator[tuple[str, Callable[..., list[Row]]]]:
-    """Yield the name and the function of all rows, of the modules that exist."""
+    """Yield the name and the function of all rows."""
     for module in MODULES:
-        if (HERE / f"{module}.py").exists():
-            for function in importlib.import_module(module).ROWS:
-                yield f"{module.removeprefix('validity_')}.{function.__name__}", function
+        for function in importlib.import_module(module).ROWS:
+            yield f"{module.removeprefix('validity_')}.{function.__name__}", function
 
 
 def number_of_cohorts(function: Callable[..., list[Row]], share: float) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Held-out scores, permutation tests, probabilities, maps and intervals of the ensemble, measured by simulation.
 
-    OMP_NUM_THREADS=1 python benchmarks/validity_ensemble.py [--seed 0] [--quick] [function ...]
+`validity.py` runs the functions in `ROWS`.
 
 Cohorts are those of `validity_interpret.cohort`. Most ensembles have 4 members of two kinds, which keeps the table
 affordable; "default settings" says otherwise. New patients come from the population of the training patients.
@@ -8,17 +8,12 @@ affordable; "default settings" says otherwise. New patients come from the popula
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from validity_interpret import Cohort, cohort
-from validity_rows import Row, error_rate, invariance, mean_limits, report, share_limits
+from validity_interpret import Cohort, Row, cohort, error_rate, invariance, mean_limits, share_limits
 
 import groundmetric as gm
 
@@ -299,7 +294,7 @@ def typicality(seed: int, n_cohorts: int = 60) -> list[Row]:
     """Typicality of new patients of the training population, and how often they are called unfamiliar."""
     rows = []
     for k, (name, options) in enumerate({"40 features": {}, "200 features": {"n_features": 200}}.items()):
-        unusual, far = [], []
+        unusual, distant = [], []
         for r in range(n_cohorts):
             case, new = Design(TWO, options=options, settings={"n_members": 1, "kinds": ("anova",)}).draw(
                 np.random.default_rng([seed, 13, k, r]), n_new=10
@@ -307,10 +302,12 @@ def typicality(seed: int, n_cohorts: int = 60) -> list[Row]:
             model = gm.TransportClassifier(gm.GroundMetricEnsemble(1, kinds=("anova",)), random_state=r)
             predicted = model.fit(case.D, case.y).predict_all(new.D)
             unusual.append(np.mean(predicted.typicality <= 0.1))
-            far.append(np.mean(predicted.far))
+            distant.append(np.mean(predicted.far))
         design = f"8 + 8 patients, {name}"
         rows.append(error_rate("new patients", "typicality ≤ 0.1, same population", design, mean_limits(unusual), 0.1))
-        rows.append(error_rate("new patients", "UnfamiliarWarning, same population", design, mean_limits(far), 0.05))
+        rows.append(
+            error_rate("new patients", "UnfamiliarWarning, same population", design, mean_limits(distant), 0.05)
+        )
     return rows
 
 
@@ -415,11 +412,11 @@ def power(seed: int, n_cohorts: int = 30) -> list[Row]:
             deviations = np.array([
                 np.sqrt(sum(means[code == c].var(axis=0, ddof=1) for c in (0, 1)) / 10) for code in labels
             ])  # fmt: skip
-            others = [np.square(gaps).sum(axis=1), np.abs(gaps / deviations).max(axis=1)]
-            rejected.append([test.p <= 0.0501, *(np.mean(values >= values[0]) <= 0.0501 for values in others)])
+            statistics = [np.square(gaps).sum(axis=1), np.abs(gaps / deviations).max(axis=1)]
+            rejected.append([test.p <= 0.0501, *(np.mean(values >= values[0]) <= 0.0501 for values in statistics)])
         ours, *others_rejected = np.array(rejected, dtype=float).T
-        for other, theirs in zip(("PERMANOVA of means", "largest t of means"), others_rejected, strict=True):
-            number = f"power {ours.mean():.2f}, minus that of {other} ({theirs.mean():.2f})"
+        for title, theirs in zip(("PERMANOVA of means", "largest t of means"), others_rejected, strict=True):
+            number = f"power {ours.mean():.2f}, minus that of {title} ({theirs.mean():.2f})"
             rows.append(at_least("permutation_test", number, f"10 + 10, {name}", ours - theirs, 0.0))
     return rows
 
@@ -459,7 +456,7 @@ def relevance(seed: int, n_cohorts: int = 30) -> list[Row]:
             low, high = result.interval
             results.append([result.total_interval[0] > 0, np.mean((low > 0) | (high < 0)),
                           np.mean((low[1:] > 0) | (high[1:] < 0)), low[0] <= 1.0 <= high[0]])  # fmt: skip
-        above, _, excluded, covered = np.array(results, dtype=float).T
+        exceeded, _, excluded, covered = np.array(results, dtype=float).T
         design = f"3 cell types, {'one differs' if effect else 'no effect'}, 8 + 8"
         if effect:
             number = "interval of a type without effect excludes 0"
@@ -468,7 +465,7 @@ def relevance(seed: int, n_cohorts: int = 30) -> list[Row]:
             rows.append(at_least("annotation_relevance", number, design, covered, 0.95))
         else:
             number = "total_interval above 0"
-            rows.append(error_rate("annotation_relevance", number, design, share_limits(above > 0), 0.05))
+            rows.append(error_rate("annotation_relevance", number, design, share_limits(exceeded > 0), 0.05))
     return rows
 
 
@@ -504,7 +501,7 @@ def _importance_table(case: Cohort, seed: int) -> Any:
     return gm.get.importance(adata)
 
 
-def invariances(seed: int) -> list[Row]:
+def invariances(seed: int, n_folds: int = 3) -> list[Row]:
     """Changes by labels of the same fold, by the order of samples and of kinds, and by the company of a new sample."""
     rows = []
     for name in ("6 + 6 patients", "three classes, 5 + 5 + 5", "4 v 1 samples per patient, 6 + 6",
@@ -514,7 +511,9 @@ def invariances(seed: int) -> list[Row]:
         case, _ = design.draw(rng, n_features=20)
         y = survival_times(rng, design.labels) if design.survival else case.y
         rows.append(
-            invariance("held-out", "change by labels of the same fold", name, _own_labels(design, case, y, rng))
+            invariance(
+                "held-out", "change by labels of the same fold", name, _own_labels(design, case, y, rng, n_folds)
+            )
         )
     case, new = Design(TWO, cells=(60, 200), options=WEAK).draw(np.random.default_rng([seed, 22]), n_new=4)
     model = Design(TWO).model(0).fit(case.D, TWO)
@@ -531,7 +530,7 @@ def invariances(seed: int) -> list[Row]:
     return rows
 
 
-def _own_labels(design: Design, case: Cohort, y: np.ndarray, rng: np.random.Generator) -> float:
+def _own_labels(design: Design, case: Cohort, y: np.ndarray, rng: np.random.Generator, n_folds: int) -> float:
     """Return the largest change of held-out predictions by exchanging labels inside their fold."""
     target = "survival" if design.survival else "ordered" if design.numeric else "classes"
 
@@ -541,7 +540,7 @@ def _own_labels(design: Design, case: Cohort, y: np.ndarray, rng: np.random.Gene
 
     folds = fitted(y, None).folds_
     reference, change = fitted(y, folds).held_out_, 0.0
-    for fold in np.unique(folds)[:3]:
+    for fold in np.unique(folds)[:n_folds]:
         labels = y.copy()
         rows = np.flatnonzero(folds == fold)
         patients = np.unique(case.patients[rows])
@@ -556,24 +555,3 @@ ROWS: list[Callable[..., list[Row]]] = [
     held_out, modalities, new_patients, typicality, association_rates, permutation_rates, small_p_values, power, maps,
     relevance, importance, invariances,
 ]  # fmt: skip
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("functions", nargs="*")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cohorts", type=int)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for function in ROWS:
-        if options.functions and function.__name__ not in options.functions:
-            continue
-        start = time.process_time()
-        arguments = {} if options.cohorts is None or function is invariances else {"n_cohorts": options.cohorts}
-        print(report(function(options.seed, **arguments)))
-        print(f"[{function.__name__}: {time.process_time() - start:.0f} s]", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,33 +1,36 @@
 """Validity of `evaluation` and of nearest-neighbour votes: coverage, p-values of differences, numbers of points, names.
 
-    OMP_NUM_THREADS=1 python benchmarks/validity_evaluation.py [--seed 0] [function ...]
+`validity.py` runs the functions in `ROWS`.
 
-Patients are Gaussian: means with standard deviation 1 per feature, of which the class shifts the first 5. The truth is
+Patients are Gaussian: means with standard deviation 1 per feature; the class shifts the first 5 features. The truth is
 the mean score on new patients, over training sets of the size of the training parts.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from validity_rows import Row, error_rate, invariance, mean_limits, report, share_limits
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from validity_interpret import Row, error_rate, invariance, mean_limits, share_limits
 
 import groundmetric as gm
 from groundmetric import evaluation
-from groundmetric.baselines import Euclidean, PseudobulkLogistic
+from groundmetric.baselines import Euclidean, SummaryModel
 from groundmetric.estimators import GroundMetricMethod
+from groundmetric.evaluation.intervals import r2_difference, r2_estimate
 from groundmetric.evaluation.scores import SCORES
 
 N_COHORTS, N_TRUTH, N_FEATURES, N_SHIFTED = 150, 100, 20, 5
 # Coverage that the intervals promise at least, at a nominal 95 %.
 LEAST_COVERAGE = 0.92
+LOGISTIC = SummaryModel(
+    "mean", make_pipeline(StandardScaler(), LogisticRegression(C=1.0 / N_FEATURES, max_iter=10_000))
+)
 
 
 def cohort(
@@ -68,17 +71,17 @@ def truth(
         train = splits_of(cv, labels, patients, int(random.integers(2**31)))[0][0]
         new, new_labels, _ = cohort(random, np.tile(y, 100 // y.size), effect, per_patient)
         points = np.vstack([D.points[train], new.points])
-        both = gm.Distributions(points, np.arange(len(points)))
+        cohorts = gm.Distributions(points, np.arange(len(points)))
         split = [(np.arange(train.size), np.arange(train.size, len(points)))]
-        found = evaluation.compare(methods, both, np.r_[labels[train], new_labels], cv=split, points=False)
+        comparison = evaluation.compare(methods, cohorts, np.r_[labels[train], new_labels], cv=split, points=False)
         for name in methods:
-            values[name].append([found.scores(score)[name][0] for score in SCORES])
+            values[name].append([comparison.scores(score)[name][0] for score in SCORES])
     return {name: dict(zip(SCORES, np.mean(rows, axis=0), strict=True)) for name, rows in values.items()}
 
 
-def coverage_row(number: str, design: str, inside: Sequence[bool]) -> Row:
+def coverage_row(number: str, design: str, covered: Sequence[bool]) -> Row:
     """Return a row of a coverage: it holds unless the upper limit is below the coverage that is promised."""
-    limits = share_limits(inside)
+    limits = share_limits(covered)
     return Row("evaluation.compare", number, design, *limits, 0.95, limits[2] >= LEAST_COVERAGE)
 
 
@@ -94,46 +97,84 @@ def coverage(seed: int, n_cohorts: int = N_COHORTS) -> list[Row]:
         )
     ]  # fmt: skip
     designs += [(n, 0.5, 1.2, 3, "5 folds", 2) for n in (20, 40)] + [(30, 0.5, 1.2, 1, "5 folds", 3)]
-    methods = {"5-NN": Euclidean(), "logistic regression": PseudobulkLogistic(C=1.0)}
+    methods = {"5-NN": Euclidean(), "logistic regression": LOGISTIC}
     rows = []
     for k, (n, share, effect, per_patient, cv, n_classes) in enumerate(designs):
         y = labels_of(n, share, n_classes)
         expected = truth(methods, y, effect, per_patient, cv, seed)
-        inside = {(name, score): [] for name in methods for score in SCORES}
+        covered = {(name, score): [] for name in methods for score in SCORES}
         for r in range(n_cohorts):
             D, labels, patients = cohort(np.random.default_rng([seed, 2, k, r]), y, effect, per_patient)
             cut = splits_of(cv, labels, patients, r)
-            found = evaluation.compare(methods, D, labels, cv=cut, groups=patients, points=False)
-            for name, score in inside:
-                estimate = found.estimate(name, score)
-                inside[name, score].append(estimate.low <= expected[name][score] <= estimate.high)
+            comparison = evaluation.compare(methods, D, labels, cv=cut, groups=patients, points=False)
+            for name, score in covered:
+                estimate = comparison.estimate(name, score)
+                covered[name, score].append(estimate.low <= expected[name][score] <= estimate.high)
         text = f"{n} patients"
         text += "" if per_patient == 1 else f" x {per_patient} samples"
         text += f", {n_classes} classes" if n_classes > 2 else f", {share:.0%} in class 2" if share != 0.5 else ""
         rows += [
             coverage_row(f"interval of {score}, {name}", f"{text}, effect {effect:g}, {cv}", hits)
-            for (name, score), hits in inside.items()
+            for (name, score), hits in covered.items()
         ]
+    return rows
+
+
+def numbers(seed: int, n_cohorts: int = N_COHORTS) -> list[Row]:
+    """Coverage of intervals of R² and of differences of R², for ridge regressions on all and on 17 features."""
+
+    def fit(x: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return a function from new rows to the predictions of both regressions."""
+        models = [Ridge(20.0).fit(part, y) for part in (x, x[:, 3:])]
+        return lambda new: np.array([models[0].predict(new), models[1].predict(new[:, 3:])])
+
+    rows = []
+    for n, effect in [(20, 0.0), (20, 1.0), (40, 0.0), (40, 1.0)]:
+        random = np.random.default_rng([seed, n])
+
+        def draw(size: int, random: np.random.Generator = random, effect: float = effect) -> tuple[np.ndarray, ...]:
+            x = random.normal(size=(size, N_FEATURES))
+            return x, effect * x[:, :N_SHIFTED].sum(axis=1) / np.sqrt(N_SHIFTED) + random.normal(size=size)
+
+        errors = []
+        for _ in range(10 * N_TRUTH):
+            (x, y), (new, values) = draw(4 * n // 5), draw(400)
+            errors.append(np.mean((fit(x, y)(new) - values) ** 2, axis=1) / (1.0 + effect**2))
+        first, second = 1.0 - np.mean(errors, axis=0)
+        inside = np.zeros((n_cohorts, 2))
+        for k in range(n_cohorts):
+            (x, y), folds = draw(n), random.permutation(n) % 5
+            predictions = np.empty((2, n))
+            for fold in range(5):
+                predictions[:, folds == fold] = fit(x[folds != fold], y[folds != fold])(x[folds == fold])
+            estimate = r2_estimate(y, predictions[0], np.arange(n))
+            lead = r2_difference(y, *predictions, np.arange(n))
+            inside[k] = estimate.low <= first <= estimate.high, lead.low <= first - second <= lead.high
+        design = f"{n} patients, effect {effect:g}, 5 folds"
+        rows.append(coverage_row("interval of R²", design, list(inside[:, 0] > 0)))
+        rows.append(coverage_row("interval of a difference of R²", design, list(inside[:, 1] > 0)))
     return rows
 
 
 def differences(seed: int, n_cohorts: int = N_COHORTS) -> list[Row]:
     """Coverage of intervals of differences between methods, and p-values of methods that are equally good."""
-    rows, methods = [], {"5-NN": Euclidean(), "logistic regression": PseudobulkLogistic(C=1.0)}
+    rows, methods = [], {"5-NN": Euclidean(), "logistic regression": LOGISTIC}
     for k, (n, effect) in enumerate([(20, 0.6), (40, 0.6), (40, 1.2)]):
         y = labels_of(n, 0.5)
         expected = truth(methods, y, effect, 1, "5 folds", seed)
-        inside: dict[str, list[bool]] = {score: [] for score in SCORES}
+        covered: dict[str, list[bool]] = {score: [] for score in SCORES}
         for r in range(n_cohorts):
             D, labels, patients = cohort(np.random.default_rng([seed, 3, k, r]), y, effect)
-            found = evaluation.compare(methods, D, labels, cv=splits_of("5 folds", labels, patients, r), points=False)
+            comparison = evaluation.compare(
+                methods, D, labels, cv=splits_of("5 folds", labels, patients, r), points=False
+            )
             for score in SCORES:
-                difference = found.difference("5-NN", "logistic regression", score)
+                difference = comparison.difference("5-NN", "logistic regression", score)
                 value = expected["5-NN"][score] - expected["logistic regression"][score]
-                inside[score].append(difference.low <= value <= difference.high)
+                covered[score].append(difference.low <= value <= difference.high)
         rows += [
             coverage_row(f"interval of a difference, {score}", f"{n} patients, effect {effect:g}, 5 folds", hits)
-            for score, hits in inside.items()
+            for score, hits in covered.items()
         ]
         rows += _equal_methods(seed, n, effect, k, n_cohorts)
     return rows
@@ -158,9 +199,9 @@ def _equal_methods(seed: int, n: int, effect: float, k: int, n_cohorts: int) -> 
         random = np.random.default_rng([seed, 4, k, r])
         x = np.hstack([cohort(random, y, effect)[0].points for _ in range(2)])
         D = gm.Distributions(x, np.arange(n))
-        found = evaluation.compare(methods, D, y, cv=splits_of("5 folds", y, np.arange(n), r), points=False)
+        comparison = evaluation.compare(methods, D, y, cv=splits_of("5 folds", y, np.arange(n), r), points=False)
         for score in SCORES:
-            small[score].append(found.difference("one", "other", score).p <= 0.05)
+            small[score].append(comparison.difference("one", "other", score).p <= 0.05)
     return [
         error_rate("evaluation.compare", f"p of a difference <= 0.05, {score}", f"equal methods, {n} patients, effect "
                    f"{effect:g}", share_limits(events), 0.05)
@@ -179,14 +220,14 @@ def numbers_of_points(seed: int, n_cohorts: int = 30) -> list[Row]:
         x = np.repeat(0.2 * random.normal(size=(16, 40)), sizes, axis=0) + random.normal(size=(sizes.sum(), 40))
         D = gm.Distributions(x, np.repeat([f"s{i}" for i in range(16)], sizes))
         cut = evaluation.folds(y, n_splits=4, random_state=r)
-        found = evaluation.compare(methods, D, y, cv=cut, points=False)
+        comparison = evaluation.compare(methods, D, y, cv=cut, points=False)
         for name in methods:
-            values[name].append(found.estimate(name).value)
+            values[name].append(comparison.estimate(name).value)
         right = [gm.TransportKNeighborsClassifier().fit(D[a], y[a]).score(D[b], y[b]) for a, b in cut]
         values["classifier"].append(float(np.mean(right)))
     rows = []
-    for name, found in values.items():
-        limits = mean_limits(found)
+    for name, comparison in values.items():
+        limits = mean_limits(comparison)
         area = "TransportKNeighborsClassifier" if name == "classifier" else f"compare, {name}"
         rows.append(Row(area, "held-out accuracy", "30 v 90 points, no effect", *limits, 0.5, limits[1] <= 0.5))
     return rows
@@ -206,27 +247,4 @@ def names(seed: int) -> list[Row]:
     return [invariance("evaluation.vote", "change of votes", "labels and columns in another order", change)]
 
 
-ROWS: list[Callable[..., list[Row]]] = [coverage, differences, numbers_of_points, names]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("functions", nargs="*")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    failed = 0
-    for function in ROWS:
-        if options.functions and function.__name__ not in options.functions:
-            continue
-        start = time.process_time()
-        rows = function(options.seed)
-        failed += sum(not row.holds for row in rows)
-        print(report(rows))
-        print(f"[{function.__name__}: {time.process_time() - start:.0f} s]", flush=True)
-    print(f"{failed} short")
-    return int(failed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+ROWS: list[Callable[..., list[Row]]] = [coverage, differences, numbers, numbers_of_points, names]

@@ -1,6 +1,6 @@
-"""Error rates and power of `interpret.feature_significance` and `interpret.batch_effects`, by simulation.
+"""Rows of the validity table, simulated cohorts, and error rates of `feature_significance` and `batch_effects`.
 
-    OMP_NUM_THREADS=1 python benchmarks/validity_interpret.py [--seed 0] [function ...]
+`validity.py` runs the functions in `ROWS`.
 
 Cohorts are Gaussian unless a design says otherwise: the cells of a sample scatter with standard deviation 1 around the
 sample mean, sample means around patient means, patient means with standard deviation `patient_sd` around the mean of
@@ -9,21 +9,85 @@ the label and batch.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
-from validity_rows import Row, difference, error_rate, invariance, mean_limits, report, share_limits
 
 import groundmetric as gm
 from groundmetric.interpret import batch_effects, feature_significance
 
 Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number that a user reads, measured by simulation.
+
+    Parameters
+    ----------
+    area : str
+        Function that reports the number.
+    number : str
+        The number and its event, e.g. "p ≤ 0.05, no effect".
+    design : str
+        Simulated design.
+    measured, low, high : float
+        Mean over simulated cohorts and its 95 % confidence limits.
+    nominal : float
+        Value that the number promises.
+    holds : bool
+        Whether the measured value is compatible with the promise.
+    """
+
+    area: str
+    number: str
+    design: str
+    measured: float
+    low: float
+    high: float
+    nominal: float
+    holds: bool
+
+
+def mean_limits(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean of independent values and its 95 % confidence limits by Student's t."""
+    values = np.asarray(values, dtype=np.float64)
+    error = values.std(ddof=1) / np.sqrt(values.size) * stats.t.ppf(0.975, values.size - 1)
+    return float(values.mean()), float(values.mean() - error), float(values.mean() + error)
+
+
+def share_limits(events: Sequence[bool]) -> tuple[float, float, float]:
+    """Return a share of independent events and its 95 % confidence limits by Clopper and Pearson."""
+    n, k = len(events), int(np.sum(events))
+    test = stats.binomtest(k, n).proportion_ci(0.95, "exact")
+    return k / n, float(test.low), float(test.high)
+
+
+def error_rate(area: str, number: str, design: str, limits: tuple[float, float, float], nominal: float) -> Row:
+    """Return a row of an error rate: it holds unless the lower limit is above 1.2 times the nominal rate."""
+    return Row(area, number, design, *limits, nominal, limits[1] <= 1.2 * nominal)
+
+
+def difference(area: str, number: str, design: str, values: Sequence[float], slack: float) -> Row:
+    """Return a row of a difference that should be at least 0: it holds if the upper limit is at least `-slack`."""
+    limits = mean_limits(values)
+    return Row(area, number, design, *limits, 0.0, limits[0] >= -slack or limits[2] >= 0.0)
+
+
+def invariance(area: str, number: str, design: str, change: float, tolerance: float = 1e-9) -> Row:
+    """Return a row of a change that should be 0."""
+    return Row(area, number, design, change, change, change, 0.0, change <= tolerance)
+
+
+def report(rows: Sequence[Row]) -> str:
+    """Return the rows as lines of text."""
+    return "\n".join(
+        f"{'holds' if row.holds else 'SHORT'}  {row.area:22} {row.number:44} {row.design:52} "
+        f"{row.measured:+.4f} [{row.low:+.4f}, {row.high:+.4f}]  nominal {row.nominal:g}"
+        for row in rows
+    )
 
 
 @dataclass(frozen=True)
@@ -246,20 +310,20 @@ def discovery_rates(seed: int, n_cohorts: int = 30) -> list[Row]:
                 case = DESIGNS[name](rng, n_features=100, n_effect=10, effect=effect, correlation=correlation)
                 result = feature_significance(case.D, case.y, n_permutations=1999, random_state=r, **_options(case))
                 q = [result.discoveries.q, result.parametric_q, stats.false_discovery_control(linear_model(case))]
-                results.append([(np.mean(one[:10] < 0.1), _false_share(one < 0.1, 10)) for one in q])
+                results.append([(np.mean(values[:10] < 0.1), _false_share(values < 0.1, 10)) for values in q])
             power, false = np.array(results).transpose(2, 1, 0)
             for number, shares in zip(("q", "parametric q"), false[:2], strict=True):
                 rows.append(
                     error_rate("feature_significance", f"FDR, {number} < 0.1", design, mean_limits(shares), 0.1)
                 )
-            for number, found in zip(("q", "parametric q"), power[:2], strict=True):
+            for number, selected in zip(("q", "parametric q"), power[:2], strict=True):
                 text = f"power, {number}, minus linear model ({power[2].mean():.2f})"
-                rows.append(difference("feature_significance", text, design, found - power[2], 0.02))
+                rows.append(difference("feature_significance", text, design, selected - power[2], 0.02))
     return rows
 
 
-def _false_share(found: np.ndarray, n_effect: int) -> float:
-    return float(np.sum(found[n_effect:]) / max(np.sum(found), 1))
+def _false_share(selected: np.ndarray, n_effect: int) -> float:
+    return float(np.sum(selected[n_effect:]) / max(np.sum(selected), 1))
 
 
 def spread_power(seed: int, n_cohorts: int = 20) -> list[Row]:
@@ -281,8 +345,8 @@ def family_wise(seed: int, n_cohorts: int = 200) -> list[Row]:
         events = []
         for r in range(n_cohorts):
             case = _plain(np.random.default_rng([seed, 4, k, r]), cells=8, correlation=correlation)
-            found = feature_significance(case.D, case.y, n_permutations=199, random_state=r).discoveries
-            events.append([found.q.min() < 0.1, found.family_p.min() <= 0.05])
+            selected = feature_significance(case.D, case.y, n_permutations=199, random_state=r).discoveries
+            events.append([selected.q.min() < 0.1, selected.family_p.min() <= 0.05])
         design = f"8 + 8 patients, features correlated {correlation:g}"
         for (number, nominal), column in zip(
             (("q < 0.1", 0.1), ("family_p ≤ 0.05", 0.05)), zip(*events, strict=True), strict=True
@@ -341,35 +405,12 @@ def invariances(seed: int) -> list[Row]:
     }
     return [
         invariance(
-            "feature_significance", number, "6 × 4 v 6 × 1 samples", float(np.abs(found - reference).max()), 1e-5
+            "feature_significance", number, "6 × 4 v 6 × 1 samples", float(np.abs(selected - reference).max()), 1e-5
         )
-        for number, found in changes.items()
+        for number, selected in changes.items()
     ]
 
 
 ROWS: list[Callable[[int], list[Row]]] = [
     null_rates, discovery_rates, spread_power, family_wise, batches, invariances,
 ]  # fmt: skip
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("functions", nargs="*")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    failed = 0
-    for function in ROWS:
-        if options.functions and function.__name__ not in options.functions:
-            continue
-        start = time.process_time()
-        rows = function(options.seed)
-        failed += sum(not row.holds for row in rows)
-        print(report(rows))
-        print(f"[{function.__name__}: {time.process_time() - start:.0f} s]", flush=True)
-    print(f"{failed} short")
-    return int(failed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,9 +19,9 @@ ROWS = ("bases of other costs, same masses", "bases of other masses", "damaged b
 
 def attempt(seed: int, tally: Tally) -> None:
     rng = random_of(seed, "bases")
-    problem, other = small_problem(rng), small_problem(rng)
+    problem, second = small_problem(rng), small_problem(rng)
     same = gm.transport.solve(rng.uniform(size=problem.cost.shape), problem.a, problem.b).basis
-    foreign = gm.transport.solve(other.cost, other.a, other.b).basis
+    foreign = gm.transport.solve(second.cost, second.a, second.b).basis
     permuted = gm.transport.solve(problem.cost[::-1].copy(), problem.a[::-1].copy(), problem.b).basis
     _try(problem, same, ROWS[0], tally, may_refuse=False)
     _try(problem, foreign, ROWS[1], tally)

@@ -1,4 +1,4 @@
-"""Cohorts with an outlier, or far from the origin: the distance of two others stays what it is."""
+"""Cohorts with an outlier, or far from the origin: the distance between other distributions does not change."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def attempt(seed: int, tally: Tally) -> None:
     alone = _distances(points, owner)
     size = 10.0 ** rng.uniform(1, 15)
     outlier = size * rng.normal(size=(int(rng.integers(1, 4)), points.shape[1]))
-    together = _distances(np.vstack([points, outlier]), np.r_[owner, np.full(len(outlier), 3)])[:3, :3]
-    _same(alone, together, f"an outlier at {size:.2g}", 1e-9, ROWS[0], tally)
-    # A shift by a power of two that the points survive without rounding: the distances are exactly what they were.
+    combined = _distances(np.vstack([points, outlier]), np.r_[owner, np.full(len(outlier), 3)])[:3, :3]
+    _same(alone, combined, f"an outlier at {size:.2g}", 1e-9, ROWS[0], tally)
+    # A shift by a power of two that the points survive without rounding: distances are bit-identical.
     shift = 2.0 ** rng.integers(3, 30)
     _same(alone, _distances(points + shift, owner), f"a shift by {shift:.2g}", 1e-9, ROWS[1], tally)
 
@@ -30,7 +30,7 @@ def _distances(points: np.ndarray, owner: np.ndarray) -> np.ndarray:
         return gm.pairwise_distances(gm.Distributions(points, owner))
 
 
-def _same(alone, together, what: str, allowed: float, row: str, tally: Tally) -> None:
-    error = float(np.abs(together - alone).max() / np.abs(alone).max())
-    check(error < allowed, f"{what} changes distances of others by {error:.2g} of their size")
+def _same(alone, combined, kind: str, allowed: float, row: str, tally: Tally) -> None:
+    error = float(np.abs(combined - alone).max() / np.abs(alone).max())
+    check(error < allowed, f"{kind} changes distances of others by {error:.2g} of their size")
     tally.note(row, error)

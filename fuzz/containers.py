@@ -64,12 +64,12 @@ def _labels(rng, tally: Tally) -> None:
     y = _cohort()[1]
     y = np.array(["well", "ill"])[y] if kind == "text" else y
     name = str(rng.choice([*LABELS, *([] if kind == "text" else NUMBERS)]))
-    given = y.astype(NUMBERS[name]) if name in NUMBERS else LABELS[name](rng, y)
+    values = y.astype(NUMBERS[name]) if name in NUMBERS else LABELS[name](rng, y)
     try:
-        found = _learn(given)
+        result = _learn(values)
     except Exception as error:
         raise Wrong(f"labels ({kind}) as {name}: {type(error).__name__}: {error}") from error
-    check(np.array_equal(found, _expected(kind)), f"labels ({kind}) as {name}: another metric was learned")
+    check(np.array_equal(result, _expected(kind)), f"labels ({kind}) as {name}: another metric was learned")
     tally.note(ROWS[0])
 
 
@@ -93,16 +93,16 @@ def _masses(rng, tally: Tally) -> None:
     b[0] += max(0, a.sum() - m)
     a[0] += max(0, m - a.sum())
     a, b, cost = a.astype(float), b.astype(float), rng.uniform(size=(n, m))
-    name, other = rng.choice(list(MASSES), 2)
+    name, second = rng.choice(list(MASSES), 2)
     expected = gm.transport.solve(cost, a, b).value
     try:
-        value = gm.transport.solve(cost, MASSES[name](a), MASSES[other](b)).value
+        value = gm.transport.solve(cost, MASSES[name](a), MASSES[second](b)).value
         owner, points = np.zeros(int(n), int), rng.normal(size=(n, 2))
-        kept = gm.Distributions(points, owner, weights=MASSES[name](a)).weights
+        stored = gm.Distributions(points, owner, weights=MASSES[name](a)).weights
     except Exception as error:
-        raise Wrong(f"masses as {name} and {other}: {type(error).__name__}: {error}") from error
-    check(value == expected, f"masses as {name} and {other}: value {value!r} rather than {expected!r}")
-    check(np.allclose(kept, a / a.sum(), rtol=1e-15), f"weights as {name}: {kept} rather than {a / a.sum()}")
+        raise Wrong(f"masses as {name} and {second}: {type(error).__name__}: {error}") from error
+    check(value == expected, f"masses as {name} and {second}: value {value!r} rather than {expected!r}")
+    check(np.allclose(stored, a / a.sum(), rtol=1e-15), f"weights as {name}: {stored} rather than {a / a.sum()}")
     tally.note(ROWS[1])
 
 
@@ -110,7 +110,7 @@ def _masked(values):
     return np.ma.masked_array(values, mask=np.arange(len(values)) == 1)
 
 
-# None, NaN and NA among labels, and masked ones, are no gaps: they mark distributions whose label is not known.
+# None, NaN, NA and masked labels mark distributions with unknown labels.
 GAPS = {
     "labels of other names": lambda: _learn(pd.Series(_cohort()[1], index=[f"other {k}" for k in range(8)])),
     "too few labels": lambda: _learn(_cohort()[1][:-1]),

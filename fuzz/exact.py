@@ -27,14 +27,14 @@ def _unit(numbers) -> int:
 def _shortest_paths(cost: list[list[int]], supply: list[int], demand: list[int]) -> int:
     n, m = len(supply), len(demand)
     flow = [[0] * m for _ in range(n)]
-    left, want = supply.copy(), demand.copy()
-    # cost[i][j] - u[i] - v[j] >= 0 everywhere, and 0 where there is flow: that is the proof at the end.
+    remaining, want = supply.copy(), demand.copy()
+    # cost[i][j] - u[i] - v[j] >= 0 everywhere, and 0 on arcs with flow, which proves optimality.
     u = [min(row) for row in cost]
     v = [min(cost[i][j] - u[i] for i in range(n)) for j in range(m)]
     for source in range(n):
-        while left[source]:
+        while remaining[source]:
             sink, above_source, above_sink = _nearest_sink(source, cost, flow, want, u, v)
-            _augment(source, sink, above_source, above_sink, flow, left, want)
+            _augment(source, sink, above_source, above_sink, flow, remaining, want)
     _prove(cost, flow, supply, demand, u, v)
     return sum(cost[i][j] * flow[i][j] for i in range(n) for j in range(m))
 
@@ -59,8 +59,8 @@ def _nearest_sink(source, cost, flow, want, u, v):
         done_sinks.add(sink)
         if want[sink]:
             break
-        behind = [i for i in range(n) if flow[i][sink] and i not in done_sources]
-        for i in behind:
+        hidden = [i for i in range(n) if flow[i][sink] and i not in done_sources]
+        for i in hidden:
             to_source[i], above_source[i] = to_sink[sink], sink
             done_sources.add(i)
             for j in range(m):
@@ -76,7 +76,7 @@ def _nearest_sink(source, cost, flow, want, u, v):
     return sink, above_source, above_sink
 
 
-def _augment(source, sink, above_source, above_sink, flow, left, want) -> None:
+def _augment(source, sink, above_source, above_sink, flow, remaining, want) -> None:
     """Send as much as fits along the path that was found."""
     path, j = [], sink
     while True:
@@ -86,15 +86,15 @@ def _augment(source, sink, above_source, above_sink, flow, left, want) -> None:
             break
         j = above_source[i]
         path.append((i, j, -1))
-    amount = min([left[source], want[sink], *(flow[i][j] for i, j, sign in path if sign < 0)])
+    amount = min([remaining[source], want[sink], *(flow[i][j] for i, j, sign in path if sign < 0)])
     for i, j, sign in path:
         flow[i][j] += sign * amount
-    left[source] -= amount
+    remaining[source] -= amount
     want[sink] -= amount
 
 
 def _prove(cost, flow, supply, demand, u, v) -> None:
-    """Feasible, and no dearer than what the potentials prove: else this solver itself is wrong."""
+    """Raise unless the plan is feasible and its cost equals the bound of the potentials."""
     pairs = [(i, j) for i in range(len(supply)) for j in range(len(demand))]
     feasible = [sum(row) for row in flow] == supply and [sum(column) for column in zip(*flow, strict=True)] == demand
     slack = all(cost[i][j] >= u[i] + v[j] and (not flow[i][j] or cost[i][j] == u[i] + v[j]) for i, j in pairs)

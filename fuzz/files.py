@@ -1,4 +1,4 @@
-"""Damaged files: flipped bits, cut ends, blocks of zeros. What is read is right, or refused by a clear error."""
+"""Damaged files: flipped bits, cut ends, blocks of zeros. Reading gives the written values or a clear error."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def attempt(seed: int, tally: Tally) -> None:
     rng = random_of(seed, "files")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file")
-        row, read, expected = rng.choice(np.array([_metric, _metric, _kept, _checkpoint], object))(path)
-        whole = {name: name.read_bytes() for name in Path(folder).iterdir()}
+        row, loaded, expected = rng.choice(np.array([_metric, _metric, _kept, _checkpoint], object))(path)
+        complete = {name: name.read_bytes() for name in Path(folder).iterdir()}
         for _ in range(DAMAGES_PER_FILE if row != ROWS[1] else 3):
-            for name, content in whole.items():
+            for name, content in complete.items():
                 name.write_bytes(content)
-            what = _damage(rng, path)
-            _read_again(read, expected, f"{row}: {what}", row, tally)
+            kind = _damage(rng, path)
+            _read_again(loaded, expected, f"{row}: {kind}", row, tally)
 
 
-def _read_again(read, expected, what: str, row: str, tally: Tally) -> None:
+def _read_again(loaded, expected, kind: str, row: str, tally: Tally) -> None:
     try:
         with silence():
-            found = read()
+            result = loaded()
     except (ValueError, OSError) as error:
-        check(bool(str(error)), f"{what}: an error without words")
+        check(bool(str(error)), f"{kind}: an error without words")
         tally.note(row, ended="refused")
         return
-    same = len(found) == len(expected) and all(map(np.array_equal, found, expected))
-    check(same, f"{what}: something else was read, without an error")
+    same = len(result) == len(expected) and all(map(np.array_equal, result, expected))
+    check(same, f"{kind}: something else was read, without an error")
     tally.note(row)
 
 
@@ -70,8 +70,8 @@ def _metric(path: Path):
     points = rng.normal(size=(5, 6))
 
     def read():
-        found = gm.GroundMetric.load(path)
-        return [found.distances(points, points), found.importance(), np.array(found.features)]
+        result = gm.GroundMetric.load(path)
+        return [result.distances(points, points), result.importance(), np.array(result.features)]
 
     return ROWS[0], read, read()
 

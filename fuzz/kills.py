@@ -32,13 +32,13 @@ COLUMNS = ("--sample", "sample", "--label", "condition")
 
 @dataclass(frozen=True)
 class Command:
-    """A command in a folder that has cells.h5ad in it, and what it leaves there."""
+    """A command in a folder with cells.h5ad, and the files that it writes."""
 
     row: str
     start: tuple[str, ...]
-    again: tuple[str, ...]  # what is added to go on
+    repeated: tuple[str, ...]  # option to continue
     output: str
-    allowed: frozenset[str]  # names that may stand beside the output when all is done
+    allowed: frozenset[str]  # names that may be in the folder of the output at the end
 
     def argv(self, folder: Path, more: tuple[str, ...] = ()) -> list[str]:
         return [str(folder / part[1:]) if part.startswith("@") else part for part in [*self.start, *more]]
@@ -76,16 +76,16 @@ def attempt(seed: int, tally: Tally) -> None:
         before = _names(folder)
         moment = rng.uniform(0.0, 1.1 * seconds)
         ended = _run(command.argv(folder), kill_after=moment, how=how)
-        told = f"{command.row}: signal {how} after {moment:.2f} of {seconds:.2f} s"
+        messages = f"{command.row}: signal {how} after {moment:.2f} of {seconds:.2f} s"
         if ended == 143 and _says_interrupted(folder / command.output):
-            pass  # SIGTERM keeps what was learned so far, and says so
+            pass  # SIGTERM keeps the metric learned so far, with a warning
         elif (folder / command.output).exists():
-            check(_content(folder / command.output) == expected, f"{told}: the output is there, but not whole")
-        again = _run(command.argv(folder, command.again))
-        check(again == 0, f"{told}: started again, it ends with {again}")
-        check(_content(folder / command.output) == expected, f"{told}: started again, it comes to another result")
-        left = _names(folder) - before - command.allowed
-        check(not left, f"{told}: left behind after the next start: {sorted(left)}")
+            check(_content(folder / command.output) == expected, f"{messages}: the output is there, but not whole")
+        repeated = _run(command.argv(folder, command.again))
+        check(repeated == 0, f"{messages}: started again, it ends with {repeated}")
+        check(_content(folder / command.output) == expected, f"{messages}: started again, it comes to another result")
+        remaining = _names(folder) - before - command.allowed
+        check(not remaining, f"{messages}: left after the next start: {sorted(remaining)}")
     tally.note(command.row, ended="killed" if ended < 0 else "interrupted" if ended == 143 else "was done")
 
 
@@ -121,12 +121,12 @@ def _wait(child: int, seconds: float) -> None:
 
 @functools.cache
 def _reference(command: Command) -> tuple[Path, str, float]:
-    """A folder to start from, what an unbroken run comes to, and how long it takes."""
+    """Return an initial folder, and the results and seconds of an uninterrupted run."""
     template = _template(with_run=command is REPORT)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "work")
         shutil.copytree(template, folder)
-        with quiet_output(), silence():  # here, so that all kernels and modules are there in every fork
+        with quiet_output(), silence():  # here: every fork has all modules loaded
             code = cli.main(command.argv(folder))
         check(code == 0, f"{command.row}: an unbroken run ends with {code}")
         started = time.monotonic()
@@ -149,8 +149,8 @@ def _template(*, with_run: bool) -> Path:
 
 def _names(folder: Path) -> set[str]:
     """Everything that is there, also inside of the run that is reported on."""
-    inside = {f"run/{path.name}" for path in folder.glob("run/*") if path.name.startswith(".")}
-    return {path.name for path in folder.iterdir()} | inside
+    inner = {f"run/{path.name}" for path in folder.glob("run/*") if path.name.startswith(".")}
+    return {path.name for path in folder.iterdir()} | inner
 
 
 def _content(output: Path) -> str:

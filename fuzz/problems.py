@@ -24,7 +24,7 @@ DIGITS, TYPICAL = 1e-8, 1e-13
 
 @dataclass(frozen=True)
 class Problem:
-    """Floats for the solver, and the masses that they stand for."""
+    """Floats for the solver, and the exact masses that they represent."""
 
     cost: np.ndarray
     a: np.ndarray
@@ -52,13 +52,16 @@ def judge(kind, plan, truth, cost, a, row, tally) -> None:
     """The promise that a plan makes, against the truth."""
     exact, total = float(truth), float(np.sum(a))
     typical = float(np.median(np.abs(cost))) * total
-    size = max(abs(exact), TYPICAL / DIGITS * typical) or 1.0  # what an error of a value near 0 is measured by
+    size = max(abs(exact), TYPICAL / DIGITS * typical) or 1.0  # scale of errors of values near 0
     error = float(abs(Fraction(plan.value) - truth))
-    told = f"{kind}: value {plan.value!r}, truth {exact!r}, bounds {plan.bounds}, {plan.status.name}"
+    messages = f"{kind}: value {plan.value!r}, truth {exact!r}, bounds {plan.bounds}, {plan.status.name}"
     rounding = 1e-12 * abs(exact) + TYPICAL * typical
-    check(plan.bounds[0] <= exact + rounding and plan.bounds[1] >= exact - rounding, f"truth outside of bounds; {told}")
+    check(
+        plan.bounds[0] <= exact + rounding and plan.bounds[1] >= exact - rounding,
+        f"truth outside of bounds; {messages}",
+    )
     if plan.optimal:
-        check(error <= DIGITS * size, f"called optimal, but it is not; {told}")
+        check(error <= DIGITS * size, f"called optimal, but it is not; {messages}")
     tally.note(row, error / size if plan.optimal else 0.0, plan.status.name.lower())
 
 
@@ -98,7 +101,7 @@ COSTS = {
 
 
 def _divided(rng, total, parts, *, zeros=False):
-    """A whole number in so many parts, all of them positive unless zeros are allowed."""
+    """Split a whole number into `n` parts, positive unless zeros are allowed."""
     free = total if zeros else total - parts
     cuts = np.sort(rng.integers(0, free + 1, parts - 1)).tolist()
     steps = [end - start for start, end in zip([0, *cuts], [*cuts, free], strict=True)]
@@ -106,7 +109,7 @@ def _divided(rng, total, parts, *, zeros=False):
 
 
 def _whole(rng, n, m, total, *, divided_by=1, zeros=False):
-    """Both sides divide one whole number; as floats they are rounded, what they stand for is not."""
+    """Both sides divide one whole number; the floats are rounded, the exact masses are not."""
     sides = [_divided(rng, total, size, zeros=zeros) for size in (n, m)]
     meant = [[Fraction(part, divided_by) for part in side] for side in sides]
     return *(np.array([float(part) for part in side]) for side in meant), *meant
@@ -124,7 +127,7 @@ def _uneven(rng, n, m, small):
 
 
 def _any(rng, n, m):
-    """Random floats, whose sums differ in their last bits: they stand for themselves, scaled to one sum."""
+    """Random floats, whose sums differ in their last bits; the exact masses are the floats scaled to one sum."""
     a, b = rng.uniform(0.1, 1.0, n), rng.uniform(0.1, 1.0, m)
     a, b = a / a.sum(), b / b.sum()
     meant_a, meant_b = [Fraction(x) for x in a], [Fraction(x) for x in b]
@@ -159,9 +162,9 @@ def _against_pot(rng, tally: Tally) -> None:
     error = abs(plan.value - expected) / size
     u, v = plan.potentials
     sent = np.bincount(plan.rows, plan.mass, n) - a, np.bincount(plan.cols, plan.mass, m) - b
-    told = f"{n} × {m}, costs {kind}"
-    check(error < 1e-10, f"{told}: value {plan.value!r}, POT {expected!r}")
-    check(plan.optimal, f"{told}: {plan.status.name}")
-    check(max(np.abs(side).max() for side in sent) < 1e-14, f"{told}: the plan does not move the masses")
-    check((u[:, None] + v - cost).max() < 1e-12 * size, f"{told}: potentials above the costs")
+    messages = f"{n} × {m}, costs {kind}"
+    check(error < 1e-10, f"{messages}: value {plan.value!r}, POT {expected!r}")
+    check(plan.optimal, f"{messages}: {plan.status.name}")
+    check(max(np.abs(side).max() for side in sent) < 1e-14, f"{messages}: the plan does not move the masses")
+    check((u[:, None] + v - cost).max() < 1e-12 * size, f"{messages}: potentials above the costs")
     tally.note(ROWS[1], error)

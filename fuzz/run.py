@@ -1,9 +1,9 @@
-"""`make fuzz`: random attacks for a given time, and a table of what was tried and the worst that was seen.
+"""`make fuzz`: random tests for a given time, and a table of the numbers of tests and the largest errors.
 
 python fuzz/run.py --minutes 60                      all subjects, as the page docs/certified.md shows them
 python fuzz/run.py --subject problems --seed 17      one attempt, as a failure prints it
 
-Every subject runs in a process of its own that reports after each attempt, so that a crash or a hang has a seed too.
+Every subject runs in a process of its own that reports after each attempt: crashes and hangs also have a seed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHOWN = 5  # failures of one subject that are printed in full
 
 @dataclass
 class Progress:
-    """One subject: what it has tried so far, and how much of its time is used."""
+    """One subject: its attempts and the time used so far."""
 
     name: str
     seed: int
@@ -74,7 +74,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (%(default)s)")
     parser.add_argument("--subject", choices=SUBJECTS)
     parser.add_argument("--seed", type=int, help="of the first attempt; with --subject, of the only one")
-    parser.add_argument("--no-page", action="store_true", help=f"leave {PAGE.name} as it is")
+    parser.add_argument("--no-page", action="store_true", help=f"leave {PAGE.name} unchanged")
     return parser.parse_args()
 
 
@@ -83,9 +83,9 @@ def _run_all(subjects: list[Progress], until: float, jobs: int) -> None:
     running: dict[Any, tuple[Progress, _Turn]] = {}
     total = jobs * (until - time.monotonic())
     while running or time.monotonic() < until:
-        waiting = [one for one in subjects if all(one is not other for other, _ in running.values())]
+        waiting = [first for first in subjects if all(first is not second for second, _ in running.values())]
         while waiting and len(running) < jobs and time.monotonic() < until:
-            subject = min(waiting, key=lambda one: one.used / one.share)
+            subject = min(waiting, key=lambda first: first.used / first.share)
             waiting.remove(subject)
             turn = _Turn(subject, min(max(SHORTEST, subject.share * total / TURNS), until - time.monotonic()))
             running[turn.reports] = subject, turn
@@ -150,13 +150,13 @@ def _attempts(name: str, seed: int, seconds: float, folder: str, reports: Any) -
             try:
                 subject.attempt(at, tally)
             except Exception as error:
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                failure = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+                position = traceback.extract_tb(error.__traceback__)[-1]
+                failure = f"{type(error).__name__}: {error} ({Path(position.filename).name}:{position.lineno})"
             reports.send((at, tally, failure))
 
 
 def _counting(seed: int, seconds: float) -> Iterator[int]:
-    """Seeds for so long, from the first on, which may have to prepare what is killed later."""
+    """Run seeds for a time, starting with the first, which may prepare files for later attempts."""
     yield seed
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -186,8 +186,8 @@ def _table(subjects: list[Progress], base: int, seconds: float) -> str:
 
 
 def _write_page(table: str) -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, remaining = PAGE.read_text().partition(BEGIN)
+    _, _, after = remaining.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
 
 

@@ -1,4 +1,4 @@
-"""What every subject of `make fuzz` counts, and how it says that something is wrong."""
+"""Counts and failures of the subjects of `make fuzz`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Tally:
         self.worst[row] = max(error, self.worst.get(row, 0.0))
         self.ended.setdefault(row, Counter())[ended] += 1
 
-    def add(self, other: Tally) -> None:
-        self.tried += other.tried
-        for row, error in other.worst.items():
+    def add(self, second: Tally) -> None:
+        self.tried += second.tried
+        for row, error in second.worst.items():
             self.worst[row] = max(error, self.worst.get(row, 0.0))
-        for row, ends in other.ended.items():
+        for row, ends in second.ended.items():
             self.ended.setdefault(row, Counter()).update(ends)
 
 
@@ -48,7 +48,7 @@ def random_of(seed: int, subject: str) -> np.random.Generator:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Warnings are allowed: that something is said is right where a file is damaged or a cohort strange."""
+    """Allow warnings, which are correct for damaged files and unusual cohorts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -57,13 +57,13 @@ def silence() -> Iterator[None]:
 @contextlib.contextmanager
 def quiet_output() -> Iterator[None]:
     """What this process and its children print goes nowhere."""
-    kept = [os.dup(1), os.dup(2)]
+    stored = [os.dup(1), os.dup(2)]
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
         try:
             yield
         finally:
-            for at, handle in enumerate(kept, start=1):
+            for at, handle in enumerate(stored, start=1):
                 os.dup2(handle, at)
                 os.close(handle)

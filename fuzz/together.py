@@ -27,15 +27,15 @@ def attempt(seed: int, tally: Tally) -> None:
 
 def _distances(rng, folder: Path, tally: Tally) -> None:
     D, _ = _cohort()
-    kept, expected = folder / "kept", gm.pairwise_distances(D)
+    stored, expected = folder / "kept", gm.pairwise_distances(D)
 
     def task() -> bool:
-        return np.array_equal(gm.pairwise_distances(D, keep=kept), expected)
+        return np.array_equal(gm.pairwise_distances(D, keep=stored), expected)
 
     _both(rng, task, task, ROWS[0], tally)
-    size = kept.stat().st_size
+    size = stored.stat().st_size
     check(task(), f"{ROWS[0]}: another value is read afterwards")
-    check(kept.stat().st_size == size, f"{ROWS[0]}: distances were lost, and computed anew")
+    check(stored.stat().st_size == size, f"{ROWS[0]}: distances were lost, and computed anew")
 
 
 def _checkpoint(rng, folder: Path, tally: Tally) -> None:
@@ -54,9 +54,9 @@ def _checkpoint(rng, folder: Path, tally: Tally) -> None:
 
     _both(rng, task, task, ROWS[1], tally)
     with silence():
-        check(task(), f"{ROWS[1]}: learning goes on to another metric afterwards")
-    left = {path.name for path in folder.iterdir()} - {"state", "state.before"}
-    check(not [name for name in left if name.endswith(".part")], f"{ROWS[1]}: left behind: {sorted(left)}")
+        check(task(), f"{ROWS[1]}: learning continues to another metric afterwards")
+    remaining = {path.name for path in folder.iterdir()} - {"state", "state.before"}
+    check(not [name for name in remaining if name.endswith(".part")], f"{ROWS[1]}: left over: {sorted(remaining)}")
 
 
 def _metric(rng, folder: Path, tally: Tally) -> None:
@@ -70,15 +70,15 @@ def _metric(rng, folder: Path, tally: Tally) -> None:
         return True
 
     def read() -> bool:
-        found = [gm.GroundMetric.load(path).components for _ in range(40)]
-        return all(len(set(one.ravel())) == 1 and one.shape == (1, one[0, 0]) for one in found)
+        result = [gm.GroundMetric.load(path).components for _ in range(40)]
+        return all(len(set(first.ravel())) == 1 and first.shape == (1, first[0, 0]) for first in result)
 
     _both(rng, write, read, ROWS[2], tally)
 
 
-def _both(rng, one: Callable[[], bool], other: Callable[[], bool], row: str, tally: Tally) -> None:
+def _both(rng, first: Callable[[], bool], second: Callable[[], bool], row: str, tally: Tally) -> None:
     """Run two tasks at the same time, one of them a little later; both must be right, or refuse with an error."""
-    children = [_fork(one, 0.0), _fork(other, float(rng.choice([0.0, 0.001, 0.01, 0.05])))]
+    children = [_fork(first, 0.0), _fork(second, float(rng.choice([0.0, 0.001, 0.01, 0.05])))]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     check(set(codes) <= {0, REFUSED} and 0 in codes, f"{row}: the processes ended with {codes}")
     tally.note(row, ended="refused" if REFUSED in codes else "right")

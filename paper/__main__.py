@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# Folder of the real data sets: this variable, or beside a checkout of the project.
+# Folder of the real data sets: this variable, or a sibling of the checkout.
 DATA_VARIABLE, DATA_BESIDE = "GROUNDMETRIC_DATA", Path("../shared/data")
 
 
@@ -18,15 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run sections; an exit code: 2 where an argument is wrong, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     try:
-        found = _run(options)
+        result = _run(options)
     except ValueError as error:
         log(f"paper: {error}")
         return 2
     except KeyboardInterrupt:
-        log("paper: interrupted; the same command goes on where it stopped")
+        log("paper: interrupted; the same command continues it")
         return 130
-    print(json.dumps(found) if options.json else summary(found["sections"]))
-    log(f"wrote {', '.join(found['files'])} to {options.output}")
+    print(json.dumps(result) if options.json else summary(result["sections"]))
+    log(f"wrote {', '.join(result['files'])} to {options.output}")
     return 0
 
 
@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m paper",
-        description="Run the paper's experiments; an interrupted run goes on where it stopped.",
+        description="Run the paper's experiments; an interrupted run is continued.",
     )
     sections = "classification, clustering, timing, figures, surface, real"
     parser.add_argument("sections", metavar="SECTION", nargs="*", help=f"some of {sections} (all)")
@@ -57,18 +57,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def data_folder(given: str | None) -> Path | None:
-    """The folder of the real data sets; None where none is named and none is beside the checkout."""
-    named = given or os.environ.get(DATA_VARIABLE)
+def data_folder(values: str | None) -> Path | None:
+    """Return the folder of the real data sets; None if it is neither named nor a sibling of the checkout."""
+    named = values or os.environ.get(DATA_VARIABLE)
     if named is None:
         return DATA_BESIDE if DATA_BESIDE.is_dir() else None
     if not Path(named).is_dir():
-        raise ValueError(f"{'--data' if given else '$' + DATA_VARIABLE} {named!r} is no folder: give that of the data")
+        raise ValueError(
+            f"{'--data' if values else '$' + DATA_VARIABLE} {named!r} is not a folder: give the folder of the data"
+        )
     return Path(named)
 
 
 def summary(sections: dict[str, Any]) -> str:
-    """A line per section, with the figure that is asked for first."""
+    """Return a line per section with its main figure."""
     return "\n".join(f"{name:<16}{_headline(name, content)}" for name, content in sections.items())
 
 

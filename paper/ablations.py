@@ -22,7 +22,7 @@ from .tasks import run_cached
 LEVELS = ("distributions", "points")
 # Points that are voted on, of either side, at most.
 MAX_POINTS = 1500
-# The paper trains for 30 to 50 epochs; of 25 settings, most show within the former what they are.
+# The paper trains for 30 to 50 epochs; with 25 settings, 30 epochs are enough for a comparison.
 MAX_EPOCHS = 30
 
 
@@ -47,18 +47,18 @@ def run_surface(plan: Plan) -> dict[str, Any]:
     def mean(data: str, margin: float, strength: float, level: str) -> float:
         return float(np.mean([answers[f"{data}/{margin}/{strength}/{split}"][level] for split in range(n_splits)]))
 
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "n_splits": n_splits,
         "grid": list(plan.grid),
         "max_points": MAX_POINTS,
         "max_epochs": max_epochs,
     }
     for data in paper.DATA:
-        found[data] = {
+        result[data] = {
             level: [[mean(data, margin, strength, level) for strength in plan.grid] for margin in plan.grid]
             for level in LEVELS
         }
-    return found
+    return result
 
 
 def _score(data: str, parameters: dict[str, Any], split: int, seed: int, quick: bool) -> dict[str, float]:
@@ -82,7 +82,7 @@ def run_timing(plan: Plan) -> dict[str, Any]:
         f"{t}/{rank}": (_seconds, (t, rank, n_epochs, plan.seed, plan.quick)) for t in neighbours for rank in ranks
     }
     plan.log(f"timing: {len(neighbours)} numbers of neighbours × {len(ranks)} ranks, {n_epochs} epochs each")
-    # One after the other: several at a time would share caches and memory.
+    # Sequentially: parallel runs would share caches and memory.
     answers = run_cached(tasks, plan.cache, n_jobs=1, title="timing", verbose=plan.verbose)
     return {
         "n_epochs": n_epochs,
@@ -98,7 +98,7 @@ def _seconds(n_neighbors: int, rank: int, n_epochs: int, seed: int, quick: bool)
     learner = GroundMetricLearner(
         rank, n_neighbors=n_neighbors, max_epochs=n_epochs, stopping=EarlyStopping(tol=0.0), n_jobs=1, random_state=seed
     )
-    learner.fit(D[::6], y[::6])  # what is compiled on first use is not counted
+    learner.fit(D[::6], y[::6])  # warm-up
     start = time.process_time()
     learner.fit(D, y)
     return (time.process_time() - start) / learner.n_iter_
@@ -108,51 +108,51 @@ _LEVEL_NAMES = ("distributions", "points")
 SURFACE = """
     Accuracy on held-out halves over the paper's grid, mean over {n_splits} halves, at most {max_epochs} epochs; of
     points, at most {max_points:,} vote and are voted on. Our margin is in units of the mean distance at the start,
-    and the penalty in units of its value there, so that these axes are not those of the paper."""
+    and the penalty in units of its value there: these axes differ from those of the paper."""
 TIMING = """
     Seconds per epoch on Synth 200D by neighbours and rank, the paper's in brackets. Ours are CPU seconds of one
     thread (mean of {n_epochs} epochs, from a cold start); the paper's were measured on 64 cores: other machines and
-    another way of counting, so that only orders of magnitude can be compared. `make bench` has ratios measured side
+    another way of counting: only orders of magnitude can be compared. `make bench` has ratios measured side
     by side."""
 
 
-def surface(found: dict[str, Any], folder: Path) -> list[str]:
+def surface(result: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table and figure go into the folder."""
-    grid = found["grid"]
+    grid = result["grid"]
     records = [
-        {"data": data, "level": level, "margin": margin, "strength": strength, "accuracy": found[data][level][i][j]}
+        {"data": data, "level": level, "margin": margin, "strength": strength, "accuracy": result[data][level][i][j]}
         for data in paper.DATA
         for level in _LEVEL_NAMES
         for i, margin in enumerate(grid)
         for j, strength in enumerate(grid)
     ]
-    table, picture = write_records(folder / "surface.csv", records), draw_surface(found, folder)
+    table, picture = write_records(folder / "surface.csv", records), draw_surface(result, folder)
     return [
         "## Margin and strength",
-        prose(SURFACE, n_splits=found["n_splits"], max_points=found["max_points"], max_epochs=found["max_epochs"]),
+        prose(SURFACE, n_splits=result["n_splits"], max_points=result["max_points"], max_epochs=result["max_epochs"]),
         f"![accuracy by margin and strength](results/{picture})",
-        "Patient level: " + "; ".join(_breadth(data, found[data]["distributions"]) for data in paper.DATA) + ".",
+        "Patient level: " + "; ".join(_breadth(data, result[data]["distributions"]) for data in paper.DATA) + ".",
         f"As CSV: [{table}](results/{table})",
     ]
 
 
 def _breadth(data: str, accuracies: list[list[float]]) -> str:
     values = [value for row in accuracies for value in row]
-    near = sum(value >= max(values) - 0.02 for value in values)
-    return f"on {data}, {near} of {len(values)} settings are within 0.02 of the best ({number(max(values))})"
+    close = sum(value >= max(values) - 0.02 for value in values)
+    return f"on {data}, {close} of {len(values)} settings are within 0.02 of the best ({number(max(values))})"
 
 
-def timing(found: dict[str, Any], folder: Path) -> list[str]:
+def timing(result: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table goes into the folder."""
     records, rows = [], []
-    for t, seconds in zip(found["neighbours"], found["seconds"], strict=True):
-        both = list(zip(found["ranks"], seconds, paper.TIMING[t], strict=True))
-        records += [{"neighbours": t, "rank": rank, "seconds": a, "paper seconds": b} for rank, a, b in both]
-        rows.append([str(t), *(f"{number(a)} ({b:g})" for _, a, b in both)])
+    for t, seconds in zip(result["neighbours"], result["seconds"], strict=True):
+        pair = list(zip(result["ranks"], seconds, paper.TIMING[t], strict=True))
+        records += [{"neighbours": t, "rank": rank, "seconds": a, "paper seconds": b} for rank, a, b in pair]
+        rows.append([str(t), *(f"{number(a)} ({b:g})" for _, a, b in pair)])
     table = write_records(folder / "timing.csv", records)
     return [
         "## Time per epoch",
-        prose(TIMING, n_epochs=found["n_epochs"]),
-        markdown(["neighbours", *(f"rank {rank}" for rank in found["ranks"])], rows),
+        prose(TIMING, n_epochs=result["n_epochs"]),
+        markdown(["neighbours", *(f"rank {rank}" for rank in result["ranks"])], rows),
         f"As CSV: [{table}](results/{table})",
     ]

@@ -13,21 +13,20 @@ import numpy as np
 from sklearn.base import clone
 
 from groundmetric import baselines
-from groundmetric.baselines.points import PointLearner
 from groundmetric.metrics.base import GroundMetric
 
 from .itml import ITML
 from .lfda import LFDA
 from .lmnn import LMNN
+from .points import NCA, Cosine, LinearDiscriminant, Manhattan, PCAEuclidean, PointLearner
 
 BASELINES: dict[str, Callable[..., Any]] = {
-    "euclidean": baselines.Euclidean, "manhattan": baselines.Manhattan, "cosine": baselines.Cosine,
-    "nca": baselines.NCA, "pca": baselines.PCAEuclidean, "lda": baselines.LinearDiscriminant,
-    "pseudobulk": baselines.PseudobulkNeighbors, "logistic": baselines.PseudobulkLogistic,
+    "euclidean": baselines.Euclidean, "manhattan": Manhattan, "cosine": Cosine, "nca": NCA, "pca": PCAEuclidean,
+    "lda": LinearDiscriminant, "pseudobulk": baselines.Summary, "logistic": baselines.SummaryModel,
     "composition": baselines.Composition, "lmnn": LMNN, "lfda": LFDA, "itml": ITML,
 }  # fmt: skip
 
-# Up to so many features the scripts apply M itself; beyond, a factor of this rank.
+# Number of features up to which the scripts apply M itself; beyond, they apply a factor of this rank.
 _MATRIX_FEATURES, _FACTOR_RANK = 100, 5
 
 
@@ -82,7 +81,7 @@ class ScriptsMap(PointLearner):
 def scripts_map(components: np.ndarray) -> np.ndarray:
     """The linear map that the code of the paper's experiments has in place of W.
 
-    Up to 100 features it applies M = WᵀW itself to the points, so that the distance is that of M²; beyond, five rows of
+    Up to 100 features it applies M = WᵀW itself to the points, which gives the distance of M²; beyond, five rows of
     a pivoted Cholesky factor of M, which keeps the distance along the five features that add most to it. It does not by
     itself give the published figures: with LMNN on the synthetic data it gives far better ones.
     """
@@ -98,12 +97,12 @@ def pivoted_cholesky(components: np.ndarray, rank: int) -> np.ndarray:
     >>> (F.T @ F).round(12).tolist()
     [[5.0, 6.0], [6.0, 9.0]]
     """
-    left = np.einsum("cf,cf->f", components, components)  # diagonal of M - FᵀF
-    smallest = 1e-12 * left.max()
+    remaining = np.einsum("cf,cf->f", components, components)  # diagonal of M - FᵀF
+    smallest = 1e-12 * remaining.max()
     rows: list[np.ndarray] = []
-    while len(rows) < rank and left.max() > smallest:
-        pivot = int(left.argmax())
+    while len(rows) < rank and remaining.max() > smallest:
+        pivot = int(remaining.argmax())
         row = components.T @ components[:, pivot] - sum(done * done[pivot] for done in rows)
-        rows.append(row / np.sqrt(left[pivot]))
-        left = np.maximum(left - rows[-1] ** 2, 0.0)
+        rows.append(row / np.sqrt(remaining[pivot]))
+        remaining = np.maximum(remaining - rows[-1] ** 2, 0.0)
     return np.array(rows) if rows else np.zeros((1, components.shape[1]))

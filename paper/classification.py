@@ -35,7 +35,7 @@ from .protocol import (
 from .tables import interval, prose, spread, write_records
 from .tasks import run_cached
 
-# Fitted in no time, so that weighted votes can be given beside equal ones.
+# Fast methods, for which weighted and equal votes are both reported.
 _FAST = (DEFAULTS, "Euclidean", "Manhattan", "Cosine")
 
 
@@ -67,26 +67,26 @@ def _study(name: str, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _row(found: Comparison, method: str) -> dict[str, Any]:
+def _row(result: Comparison, method: str) -> dict[str, Any]:
     return {
-        "status": found.status(method),
-        "distributions": _estimate(found, method, "distributions"),
-        "points": _estimate(found, method, "points"),
-        "seconds": found.seconds(method),
+        "status": result.status(method),
+        "distributions": _estimate(result, method, "distributions"),
+        "points": _estimate(result, method, "points"),
+        "seconds": result.seconds(method),
     }
 
 
-def _estimate(found: Comparison, method: str, level: str) -> dict[str, float]:
-    if level not in found.levels:
+def _estimate(result: Comparison, method: str, level: str) -> dict[str, float]:
+    if level not in result.levels:
         return {}
-    estimate = found.estimate(method, "accuracy", level)
+    estimate = result.estimate(method, "accuracy", level)
     return {"mean": estimate.value, "sd": estimate.sd, "low": estimate.low, "high": estimate.high}
 
 
-def _against(found: Comparison) -> dict[str, dict[str, float]]:
-    leads = found.against(SEARCH, "accuracy")
+def _against(result: Comparison) -> dict[str, dict[str, float]]:
+    leads = result.against(SEARCH, "accuracy")
     return {
-        other: {"lead": lead.value, "low": lead.low, "high": lead.high, "p": p} for other, (lead, p) in leads.items()
+        second: {"lead": lead.value, "low": lead.low, "high": lead.high, "p": p} for second, (lead, p) in leads.items()
     }
 
 
@@ -132,16 +132,16 @@ def _accuracy(components: np.ndarray, data: str, n_splits: int, seed: int, quick
 
 
 LEVELS = {"distributions": "patient level", "points": "cell level"}
-# Where a baseline is outside of the paper's spread: what is known of the reason.
+# Known reasons for baselines outside of the paper's spread.
 WHY = {
     "Euclidean": "the paper's splits need not keep the shares of the classes, and its sample is another",
     "Manhattan": "the paper's splits need not keep the shares of the classes, and its sample is another",
     "Cosine": "an angle depends on the origin and on the units of the features, which the paper does not give for this "
     "baseline: in 2D it is higher where both features have one scale",
-    "LMNN": "at a learning rate of 10⁻⁶ the paper's seems to stay near its start, the Euclidean metric; ours reaches "
-    "an objective at least as good as metric-learn's (`benchmarks/check_baselines.py`) and finds some of the signal, "
+    "LMNN": "at a learning rate of 10⁻⁶ the paper's seems to stay near its start, the Euclidean metric; ours moves "
+    "away from it and finds some of the signal, "
     "which M applied twice, as in the scripts, makes much of; it is given at most {points:,} points",
-    "LFDA": "we cannot say for certain; its weights rest on the third neighbour of each point, the paper's sample "
+    "LFDA": "the reason is unknown; its weights rest on the third neighbour of each point, the paper's sample "
     "is another, and the scripts' form follows metric-learn where that departs from the publication",
     "NCA": "it ends in a local optimum near its start; the paper fits it once, on all points of a sample drawn "
     "separately, here on at most {points:,} points of each training half",
@@ -154,9 +154,9 @@ INTRODUCTION = """
     the training half alone. Votes are equal, as in the authors' scripts (their text says weighted: see below). The
     paper's ± is an SD over splits too, but its metrics were learned on a sample drawn separately, and its GGML is
     the best of 25 settings on the tested splits themselves. **Our GGML is chosen among the same 25 settings inside
-    each training half**, which is a harder test; `{defaults}` is `GroundMetricLearner()` as it comes. Baselines
-    that learn are shown as published, and with the linear map that the authors' scripts made of M (M itself in 2D,
-    five rows of a pivoted Cholesky factor in 200D). Methods below them are not in the paper."""
+    each training half**, which is a harder test; `{defaults}` is `GroundMetricLearner()` with default parameters.
+    Baselines that learn are shown as published, and with the linear map that the authors' scripts made of M (M itself
+    in 2D, five rows of a pivoted Cholesky factor in 200D). Methods below them are not in the paper."""
 POINTS = """
     - Cell level: within {near} of the paper (whose SD is 0.01) are {counts} baselines, each form counted. Here whole
     distributions are held out, as the paper's text says of its patients; then metrics that see the noise are below
@@ -169,14 +169,14 @@ ONCE = """
     single fit may be from another is seen from the SD in the table above, where each half is fitted anew."""
 WEIGHTED = """
     **Weighted votes** (by one over the distance), patient level: {scores}. Metrics that see the noise fall
-    below chance (0.33): every class has a distribution at each place of the noise, so that the nearest neighbours
+    below chance (0.33): every class has a distribution at each value of the noise, and the nearest neighbours
     of a tested one are those of the *other* classes at its own place."""
 
 
-def classification(found: dict[str, Any], folder: Path) -> list[str]:
+def classification(result: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table and figure go into the folder."""
-    first = next(iter(found.values()))
-    table, picture = write_records(folder / "classification.csv", _records(found)), draw_classification(found, folder)
+    first = next(iter(result.values()))
+    table, picture = write_records(folder / "classification.csv", _records(result)), draw_classification(result, folder)
     return [
         "## Classification",
         prose(
@@ -189,15 +189,15 @@ def classification(found: dict[str, Any], folder: Path) -> list[str]:
             max_points=first["max_points"],
             defaults=DEFAULTS,
         ),
-        _accuracies(found),
-        _times(found),
+        _accuracies(result),
+        _times(result),
         f"![accuracy of every method, and the paper's](results/{picture})",
         "\n".join(
-            [_goal(found), *(_agreement(data, study) for data, study in found.items()), _points_agreement(found)]
+            [_goal(result), *(_agreement(data, study) for data, study in result.items()), _points_agreement(result)]
         ),
-        *([prose(ONCE, points=MOST_POINTS_ONCE), _once(found)] if "once" in first else []),
-        prose(WEIGHTED, scores=_weighted(found)),
-        _leads(found),
+        *([prose(ONCE, points=MOST_POINTS_ONCE), _once(result)] if "once" in first else []),
+        prose(WEIGHTED, scores=_weighted(result)),
+        _leads(result),
         f"As CSV: [{table}](results/{table})",
     ]
 
@@ -206,9 +206,9 @@ def printed(data: str, level: str, method: str) -> paper.Accuracy | None:
     return paper.CLASSIFICATION[data, level].get(name_in_paper(method))
 
 
-def _records(found: dict[str, Any]) -> list[dict[str, Any]]:
+def _records(result: dict[str, Any]) -> list[dict[str, Any]]:
     records = []
-    for data, study in found.items():
+    for data, study in result.items():
         for method, row in study["rows"].items():
             record = {"data": data, "method": method, "status": row["status"], "seconds per split": row["seconds"]}
             for level in LEVELS:
@@ -219,23 +219,23 @@ def _records(found: dict[str, Any]) -> list[dict[str, Any]]:
     return records
 
 
-def _accuracies(found: dict[str, Any]) -> str:
-    places = [(level, data) for level in LEVELS for data in found]
-    head = ["method", *(text for level, data in places for text in (f"{data}, {LEVELS[level]}", "paper"))]
+def _accuracies(result: dict[str, Any]) -> str:
+    positions = [(level, data) for level in LEVELS for data in result]
+    head = ["method", *(text for level, data in positions for text in (f"{data}, {LEVELS[level]}", "paper"))]
     rows = []
-    for method in next(iter(found.values()))["rows"]:
+    for method in next(iter(result.values()))["rows"]:
         cells = [f"**{method}**" if method == SEARCH else method]
-        for level, data in places:
-            row, theirs = found[data]["rows"][method], printed(data, level, method)
+        for level, data in positions:
+            row, theirs = result[data]["rows"][method], printed(data, level, method)
             cells.append(spread(row[level]) if row[level] else row["status"])
             cells.append(f"{theirs.mean:.2f} ± {theirs.sd:.2f}" if theirs else "")
         rows.append(cells)
     return markdown(head, rows)
 
 
-def _times(found: dict[str, Any]) -> str:
+def _times(result: dict[str, Any]) -> str:
     def of(method: str) -> str:
-        return ", ".join(f"{data} {number(study['rows'][method]['seconds'], 1)} s" for data, study in found.items())
+        return ", ".join(f"{data} {number(study['rows'][method]['seconds'], 1)} s" for data, study in result.items())
 
     return (
         f"Wall clock per split, fit and votes at both levels: {SEARCH} with its 25 settings {of(SEARCH)}; with default "
@@ -243,9 +243,9 @@ def _times(found: dict[str, Any]) -> str:
     )
 
 
-def _goal(found: dict[str, Any]) -> str:
+def _goal(result: dict[str, Any]) -> str:
     parts = []
-    for data, study in found.items():
+    for data, study in result.items():
         row = study["rows"][SEARCH]
         for level, name in LEVELS.items():
             theirs = printed(data, level, SEARCH)
@@ -257,74 +257,74 @@ def _goal(found: dict[str, Any]) -> str:
 
 def _agreement(data: str, study: dict[str, Any]) -> str:
     """Which baselines are within the paper's mean ± SD in one of their forms, and why others are not."""
-    within, outside = [], []
+    within, outer = [], []
     for name in paper.METHODS:
         forms = _forms(name, study)
         if name == SEARCH or not forms:
             continue
         theirs = paper.CLASSIFICATION[data, "distributions"][name]
-        near = [form for form, mean in forms.items() if abs(mean - theirs.mean) <= theirs.sd + 0.005]
-        if near:
-            within.append(name if len(near) == len(forms) else f"{name} ({'; '.join(near)})")
+        close = [form for form, mean in forms.items() if abs(mean - theirs.mean) <= theirs.sd + 0.005]
+        if close:
+            within.append(name if len(close) == len(forms) else f"{name} ({'; '.join(close)})")
         else:
             ours = ", ".join(map(number, forms.values()))
             why = WHY[name].format(points=FIT_POINTS)
-            outside.append(f"Not so {name}, {ours} against {theirs.mean:.2f} ± {theirs.sd:.2f}: {why}.")
+            outer.append(f"Not so {name}, {ours} against {theirs.mean:.2f} ± {theirs.sd:.2f}: {why}.")
     listed = ", ".join(within) or "none"
-    return " ".join([f"- {data}, patient level: within the paper's mean ± SD are {listed}.", *outside])
+    return " ".join([f"- {data}, patient level: within the paper's mean ± SD are {listed}.", *outer])
 
 
-def _points_agreement(found: dict[str, Any]) -> str:
+def _points_agreement(result: dict[str, Any]) -> str:
     """How many baselines agree with the paper at cell level, and why so few do."""
     counts = []
-    for data, study in found.items():
+    for data, study in result.items():
         pairs = [(row["points"]["mean"], printed(data, "points", name)) for name, row in study["rows"].items()
                  if row["points"] and name not in (SEARCH, DEFAULTS)]  # fmt: skip
-        known = [abs(mean - theirs.mean) for mean, theirs in pairs if theirs is not None]
-        counts.append(f"{sum(gap <= NEAR for gap in known)} of {len(known)} on {data}")
+        labelled = [abs(mean - theirs.mean) for mean, theirs in pairs if theirs is not None]
+        counts.append(f"{sum(gap <= NEAR for gap in labelled)} of {len(labelled)} on {data}")
     return prose(POINTS, near=NEAR, counts=", ".join(counts))
 
 
 def _forms(name: str, study: dict[str, Any]) -> dict[str, float]:
     """The mean accuracy of a baseline in each of its forms."""
     rows, once = study["rows"], study.get("once", {})
-    found = {}
+    result = {}
     for form, where in ((name, "as published"), (name + SCRIPTS, "with the scripts' map")):
         if form in rows and rows[form]["distributions"]:
-            found[where] = rows[form]["distributions"]["mean"]
+            result[where] = rows[form]["distributions"]["mean"]
         if form in once:
-            found[f"{where}, fitted once"] = once[form]["mean"]
-    return found
+            result[f"{where}, fitted once"] = once[form]["mean"]
+    return result
 
 
-def _once(found: dict[str, Any]) -> str:
+def _once(result: dict[str, Any]) -> str:
     rows = []
-    for method in next(iter(found.values()))["once"]:
+    for method in next(iter(result.values()))["once"]:
         cells = [method]
-        for data, study in found.items():
+        for data, study in result.items():
             theirs = printed(data, "distributions", method)
             cells += [spread(study["once"][method]), f"{theirs.mean:.2f} ± {theirs.sd:.2f}" if theirs else ""]
         rows.append(cells)
-    return markdown(["fitted once", *(text for data in found for text in (data, "paper"))], rows)
+    return markdown(["fitted once", *(text for data in result for text in (data, "paper"))], rows)
 
 
-def _weighted(found: dict[str, Any]) -> str:
+def _weighted(result: dict[str, Any]) -> str:
     parts = []
-    for data, study in found.items():
+    for data, study in result.items():
         scores = (f"{method} {number(row['mean'])}" for method, row in study["weighted"].items())
         parts.append(f"{data}: {', '.join(scores)}")
     return "; ".join(parts)
 
 
-def _leads(found: dict[str, Any]) -> str:
+def _leads(result: dict[str, Any]) -> str:
     rows = []
-    for method in next(iter(found.values()))["against"]:
+    for method in next(iter(result.values()))["against"]:
         cells = [method]
-        for study in found.values():
+        for study in result.values():
             lead = study["against"][method]
             cells += [interval({**lead, "mean": lead["lead"]}), p_value(lead["p"])]
         rows.append(cells)
-    head = ["against", *(text for data in found for text in (f"{data}: lead of {SEARCH}", "p (Holm)"))]
+    head = ["against", *(text for data in result for text in (f"{data}: lead of {SEARCH}", "p (Holm)"))]
     return (
         "Paired over the splits, patient level (95 % interval; where no split differed, "
         "that of as many pairs as there are distributions, none of which differ):\n\n" + markdown(head, rows)

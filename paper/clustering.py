@@ -22,7 +22,7 @@ _LEFT_OUT = {SEARCH}
 
 
 def run(plan: Plan) -> dict[str, Any]:
-    """By data set and method: mean scores of everybody, of those never seen, and of points of the centre mode."""
+    """Return, by data set and method, mean scores of all, of new distributions, and of points of the centre mode."""
     methods = {
         name: m for name, m in {**methods_of_the_paper(plan), **more_methods(plan)}.items() if name not in _LEFT_OUT
     }
@@ -35,12 +35,12 @@ def run(plan: Plan) -> dict[str, Any]:
     }
     plan.log(f"clustering: {len(methods)} methods, {n_splits} halves of each data set")
     answers = run_cached(tasks, plan.cache, n_jobs=plan.n_jobs, title="clustering", verbose=plan.verbose)
-    found: dict[str, Any] = {"n_splits": n_splits}
+    result: dict[str, Any] = {"n_splits": n_splits}
     for data in paper.DATA:
-        found[data] = {
+        result[data] = {
             name: _mean([answers[f"{data}/{name}/{split}"] for split in range(n_splits)]) for name in methods
         }
-    return found
+    return result
 
 
 def _score(data: str, method: Any, split: int, n_splits: int, seed: int, quick: bool) -> dict[str, dict[str, float]]:
@@ -48,15 +48,15 @@ def _score(data: str, method: Any, split: int, n_splits: int, seed: int, quick: 
     D, y = synthetic(data, seed, quick)
     train, test = halves(y, n_splits, seed)[split]
     fitted = clone(method).fit(D[train], y[train])
-    found = {}
+    result = {}
     if hasattr(fitted, "distances"):
         distances = fitted.distances(D)
-        found["distributions"] = cluster_scores(distances, y)
-        found["unseen"] = cluster_scores(distances[np.ix_(test, test)], y[test])
+        result["distributions"] = cluster_scores(distances, y)
+        result["unseen"] = cluster_scores(distances[np.ix_(test, test)], y[test])
     if hasattr(fitted, "point_distances"):
         # As many clusters as classes, on the mode in which they differ: the paper's choice for synthetic data.
-        found["points"] = cluster_points(fitted, D, y, only={"mode": "centre"}, n_clusters=np.unique(y).size)
-    return {level: {score: float(scores[score]) for score in SCORES} for level, scores in found.items()}
+        result["points"] = cluster_points(fitted, D, y, only={"mode": "centre"}, n_clusters=np.unique(y).size)
+    return {level: {score: float(scores[score]) for score in SCORES} for level, scores in result.items()}
 
 
 def _mean(answers: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
@@ -74,20 +74,22 @@ INTRODUCTION = """
     classes differ. Means over {n_splits} halves. As in the paper, GGML has one fixed setting here (ours: the
     defaults)."""
 READING = """
-    At cell level the classes overlap even along the informative feature, so that no metric can be perfect, and
+    At cell level the classes overlap even along the informative feature: no metric can be perfect, and
     average linkage may split off a few outliers and leave two classes joined: small changes of the distances make
     large changes of these scores."""
 
 
-def clustering(found: dict[str, Any], folder: Path) -> list[str]:
+def clustering(result: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table goes into the folder."""
-    data_sets = [data for data in paper.DATA if data in found]
-    table = write_records(folder / "clustering.csv", [row for data in data_sets for row in _records(data, found[data])])
+    data_sets = [data for data in paper.DATA if data in result]
+    table = write_records(
+        folder / "clustering.csv", [row for data in data_sets for row in _records(data, result[data])]
+    )
     return [
         "## Clustering",
-        prose(INTRODUCTION, n_splits=found["n_splits"]),
-        *(part for data in data_sets for part in (f"### Clusters of {data}", _scores(data, found[data]))),
-        _goal({data: found[data][DEFAULTS] for data in data_sets}),
+        prose(INTRODUCTION, n_splits=result["n_splits"]),
+        *(part for data in data_sets for part in (f"### Clusters of {data}", _scores(data, result[data]))),
+        _goal({data: result[data][DEFAULTS] for data in data_sets}),
         prose(READING),
         f"As CSV: [{table}](results/{table})",
     ]

@@ -49,21 +49,21 @@ def _draw(name: str, plan: Plan, folder: Path) -> str:
             pl.embedding(distances, y, ax=grid[row, 0], train=train if method is ours else None)
             pl.heatmap(distances, y, ax=grid[row, 1], order="classes")
             pl.heatmap(distances, y, ax=grid[row, 2], order="clusters")
-            for ax, what in zip(grid[row], ("embedding", "distances by class", "cluster map"), strict=True):
-                _title(ax, f"{label}: {what}", 48.0)
-        for ax, what in zip(grid[0], _titles(D.shape[1]), strict=True):
-            _title(ax, what)
+            for ax, kind in zip(grid[row], ("embedding", "distances by class", "cluster map"), strict=True):
+                _title(ax, f"{label}: {kind}", 48.0)
+        for ax, kind in zip(grid[0], _titles(D.shape[1]), strict=True):
+            _title(ax, kind)
         return save(figure, folder, name.lower().replace(" ", "_"))
 
 
 def _titles(n_features: int) -> tuple[str, str, str]:
-    last = "what the metrics weigh" if n_features == 2 else "importance by GGML"
+    last = "weights of the metrics" if n_features == 2 else "importance by GGML"
     return "points along two features", "points in the space of GGML", last
 
 
-def _title(ax: Axes, text: str, above: float = 40.0) -> None:
+def _title(ax: Axes, text: str, upper: float = 40.0) -> None:
     """Above the legend, which is above the axes."""
-    ax.annotate(text, (0.0, 1.0), (0, above), xycoords="axes fraction", textcoords="offset points", weight="bold")
+    ax.annotate(text, (0.0, 1.0), (0, upper), xycoords="axes fraction", textcoords="offset points", weight="bold")
 
 
 def save(figure: Figure, folder: Path, name: str) -> str:
@@ -74,19 +74,19 @@ def save(figure: Figure, folder: Path, name: str) -> str:
     return f"{name}.png"
 
 
-def draw_classification(found: dict[str, Any], folder: Path) -> str:
-    """Accuracy of distributions with its interval, and the paper's mean ± SD beside it."""
+def draw_classification(result: dict[str, Any], folder: Path) -> str:
+    """Plot accuracies of distributions with intervals, and the paper's mean ± SD."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 3.6), layout="constrained")
-        panels = figure.subplots(1, len(found), sharey=True)
-        for ax, (name, study) in zip(np.ravel(panels), found.items(), strict=True):
+        panels = figure.subplots(1, len(result), sharey=True)
+        for ax, (name, study) in zip(np.ravel(panels), result.items(), strict=True):
             rows = {method: row["distributions"] for method, row in study["rows"].items() if row["distributions"]}
             _intervals(ax, rows)
             printed = paper.CLASSIFICATION[name, "distributions"]
-            known = {place: printed[method] for place, method in enumerate(rows) if method in printed}
-            means, spreads = ([getattr(a, part) for a in known.values()] for part in ("mean", "sd"))
+            labelled = {position: printed[method] for position, method in enumerate(rows) if method in printed}
+            means, spreads = ([getattr(a, part) for a in labelled.values()] for part in ("mean", "sd"))
             look: dict[str, Any] = {"fmt": "s", "ms": 3, "mfc": "white", "c": COLOURS[1], "lw": 1}
-            ax.errorbar(means, np.array(list(known)) + 0.3, xerr=spreads, label="paper, mean ± SD", **look)
+            ax.errorbar(means, np.array(list(labelled)) + 0.3, xerr=spreads, label="paper, mean ± SD", **look)
             ax.axvline(1 / 3, color=INK, lw=0.6, ls=":", label="chance")
             ax.set(xlabel="accuracy of 5-NN among distributions", title=name, xlim=(0, 1.02))
         figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -111,31 +111,31 @@ def draw_scores(studies: dict[str, dict[str, Any]], score: str, folder: Path, na
 
 
 def _intervals(ax: Axes, rows: dict[str, dict[str, float]]) -> None:
-    places = np.arange(len(rows))
-    for place, row in zip(places, rows.values(), strict=True):
+    positions = np.arange(len(rows))
+    for position, row in zip(positions, rows.values(), strict=True):
         if not row or row["mean"] is None or not np.isfinite(row["mean"]):
             continue
         low, high = (
             row["mean"] if row[end] is None or not np.isfinite(row[end]) else row[end] for end in ("low", "high")
         )
-        ours = place == 0 or list(rows)[place] == DEFAULTS
+        ours = position == 0 or list(rows)[position] == DEFAULTS
         shade = COLOURS[0] if ours else INK
-        label = "here, with 95 % interval" if place == 0 else None
-        ax.plot([low, high], [place, place], color=shade, lw=1.2)
-        ax.plot(row["mean"], place, "o", color=shade, ms=4, label=label)
-    ax.set_yticks(places, list(rows))
+        label = "here, with 95 % interval" if position == 0 else None
+        ax.plot([low, high], [position, position], color=shade, lw=1.2)
+        ax.plot(row["mean"], position, "o", color=shade, ms=4, label=label)
+    ax.set_yticks(positions, list(rows))
     ax.set_ylim(len(rows) - 0.4, -0.6)
 
 
-def draw_surface(found: dict[str, Any], folder: Path) -> str:
+def draw_surface(result: dict[str, Any], folder: Path) -> str:
     """Accuracy by margin and strength, for both levels and data sets."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(6.2, 5.4), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True, sharey=True)
-        ticks = [f"{value:g}" for value in found["grid"]]
+        ticks = [f"{value:g}" for value in result["grid"]]
         for row, level in zip(panels, ("distributions", "points"), strict=True):
             for ax, name in zip(row, paper.DATA, strict=True):
-                values = np.array(found[name][level])
+                values = np.array(result[name][level])
                 image = ax.imshow(values, cmap="viridis", vmin=0.3, vmax=1.0 if level == "distributions" else 0.6)
                 for (i, j), value in np.ndenumerate(values):
                     dark = image.norm(value) < 0.6
@@ -151,16 +151,16 @@ def draw_surface(found: dict[str, Any], folder: Path) -> str:
 
 
 READING = """
-    Above: the points; the points in the space of GGML; and what the metrics weigh (the longer the half axis of an
+    Above: the points; the points in the space of GGML; and weights of the metrics (the longer the half axis of an
     ellipse, the more a direction counts, in units of the features' spread) or, of many features, the importance.
     Middle: distances between all distributions by GGML with default settings, learned from the filled ones. Below:
-    by the Euclidean metric. Places are by classical scaling, where the paper has UMAP."""
+    by the Euclidean metric. Positions are by metric multidimensional scaling, where the paper has UMAP."""
 
 
-def figures(found: dict[str, str], folder: Path) -> list[str]:
+def figures(result: dict[str, str], folder: Path) -> list[str]:
     """The section's paragraphs; the figures are there already."""
     shown = [
-        f"![{data}: points, learned space, embeddings, cluster maps](results/{name})" for data, name in found.items()
+        f"![{data}: points, learned space, embeddings, cluster maps](results/{name})" for data, name in result.items()
     ]
-    parts = [part for data, image in zip(found, shown, strict=True) for part in (f"### Figures of {data}", image)]
+    parts = [part for data, image in zip(result, shown, strict=True) for part in (f"### Figures of {data}", image)]
     return ["## Figures", prose(READING), *parts]

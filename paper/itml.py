@@ -9,8 +9,9 @@ from scipy.linalg import LinAlgError, cholesky, eigh
 from sklearn.utils import check_random_state
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines.points import PointLearner
 from groundmetric.metrics.base import euclidean
+
+from .points import PointLearner
 
 
 class ITML(PointLearner):
@@ -30,14 +31,14 @@ class ITML(PointLearner):
         Sweeps over the constraints at most, and the relative change of their multipliers at which they end.
     bounds : {"distances", "squared"} or (float, float)
         u and l for squared distances. "distances": the 5th and 95th percentile of the distances between the points of
-        the pairs, not squared, as in metric-learn; what is learned then depends on the unit of the features. "squared":
+        the pairs, not squared, as in metric-learn; the metric then depends on the unit of the features. "squared":
         the percentiles of the squared distances, as in the publication.
     max_points : int or None
         Points that the pairs are drawn from, the same share of every distribution; None: all.
     max_features : int
         More features are reduced to as many principal components first.
     standardise : bool
-        Divide every feature by its standard deviation first. The paper used the features as they are.
+        Divide every feature by its standard deviation first. The paper did not standardise features.
     random_state : int, RandomState or None
 
     Attributes
@@ -121,7 +122,7 @@ def draw_pairs(codes: np.ndarray, weights: np.ndarray, count: int, random: Any =
     """
     random = check_random_state(random)
     share = weights / weights.sum()
-    found = []
+    result = []
     for same in (True, False):
         pairs = np.empty((2, 0), np.intp)
         for _ in range(10):
@@ -131,8 +132,8 @@ def draw_pairs(codes: np.ndarray, weights: np.ndarray, count: int, random: Any =
             pairs = _distinct(np.hstack([pairs, drawn]))
             if pairs.shape[1] == count:
                 break
-        found.append(pairs)
-    return Pairs(*found)
+        result.append(pairs)
+    return Pairs(*result)
 
 
 def _partners(
@@ -141,17 +142,17 @@ def _partners(
     """A random partner for each, of the same class or of another; -1 where the draw was the point itself."""
     second = np.full(first.size, -1)
     for c in np.unique(codes[first]):
-        places = np.flatnonzero((codes == c) == same)
+        positions = np.flatnonzero((codes == c) == same)
         anchors = np.flatnonzero(codes[first] == c)
-        second[anchors] = random.choice(places, anchors.size, p=share[places] / share[places].sum())
+        second[anchors] = random.choice(positions, anchors.size, p=share[positions] / share[positions].sum())
     second[second == first] = -1
     return second
 
 
 def _distinct(pairs: np.ndarray) -> np.ndarray:
     """The pairs without repetitions, in the order of first appearance."""
-    _, kept = np.unique(pairs, axis=1, return_index=True)
-    return pairs[:, np.sort(kept)]
+    _, stored = np.unique(pairs, axis=1, return_index=True)
+    return pairs[:, np.sort(stored)]
 
 
 def percentile_bounds(points: np.ndarray, pairs: Pairs, *, squared: bool) -> tuple[float, float]:
@@ -200,6 +201,6 @@ def factor(matrix: np.ndarray) -> np.ndarray:
     """Rows L with LᵀL equal to the matrix."""
     try:
         return cholesky(matrix)
-    except LinAlgError:  # positive definite but for rounding
+    except LinAlgError:  # positive definite up to rounding
         strength, vectors = eigh(matrix)
         return (vectors * np.sqrt(np.maximum(strength, 0.0))).T

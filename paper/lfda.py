@@ -10,16 +10,17 @@ from scipy.linalg import qr
 from sklearn.metrics.pairwise import euclidean_distances
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines.points import PointLearner, check_components, directions
 
-# Entries of a block of distances: rows are handled so many at a time that memory stays small.
+from .points import PointLearner, check_components, directions
+
+# Entries of a block of distances, which bounds the memory.
 _BLOCK_ENTRIES = 4_000_000
 
 
 class LFDA(PointLearner):
     """Local Fisher discriminant analysis (Sugiyama 2007) on points with their distribution's label.
 
-    A linear discriminant in which only near points of one class are held together, so that a class may have several
+    A linear discriminant in which only near points of one class are held together: a class may have several
     modes: directions in which the scatter between classes is large against the local scatter within them.
 
     Parameters
@@ -27,16 +28,16 @@ class LFDA(PointLearner):
     n_components : int or None
         Rows of the map; None: as many as features.
     k : int
-        Neighbour whose distance is the scale of what is near. 3 in the paper, min(7, n_features - 1) in metric-learn; a
+        Neighbour whose distance is the local scale. 3 in the paper, min(7, n_features - 1) in metric-learn; a
         class that has fewer points uses its farthest.
     embedding : {"weighted", "orthonormalized", "plain"}
-        Directions times the root of their eigenvalue, made orthonormal, or as they are.
+        Directions times the root of their eigenvalue, made orthonormal, or unchanged.
     max_points : int or None
         Points that are drawn for learning, the same share of every distribution; None: all.
     max_features : int
         More features are reduced to as many principal components first.
     standardise : bool
-        Divide every feature by its standard deviation first. The paper used the features as they are.
+        Divide every feature by its standard deviation first. The paper did not standardise features.
     as_metric_learn : bool
         Follow metric-learn's arithmetic, as the paper's experiments did: see Notes.
     random_state : int, RandomState or None
@@ -48,9 +49,9 @@ class LFDA(PointLearner):
     Notes
     -----
     metric-learn 0.7 departs from the published method in three ways, which `as_metric_learn` follows: the local scale
-    of point i is not its own distance to its k-th neighbour but the i-th of the distances of point k (in whatever order
-    numpy's partition leaves them); the scatter within classes is added to that between them where it should be
-    subtracted, which leaves the directions as they are but adds 2 to every eigenvalue; and k is at most n_features - 1.
+    of point i is not its own distance to its k-th neighbour but the i-th of the distances of point k (in the order
+    in which numpy's partition returns them); the scatter within classes is added to that between them, but should
+    be subtracted, which does not change the directions but adds 2 to every eigenvalue; and k is at most n_features - 1.
 
     Points of no mass are left out; other weights are not used.
     """
@@ -139,7 +140,7 @@ def _squared(points: np.ndarray, rows: slice) -> np.ndarray:
 
 
 def _local_scales(points: np.ndarray, k: int, as_metric_learn: bool) -> np.ndarray:
-    """Distance of every point to its k-th neighbour (or to the farthest, where there are fewer)."""
+    """Return the distance of every point to its k-th neighbour (or to the farthest of fewer neighbours)."""
     k = min(k, len(points) - 1)
     if as_metric_learn:
         return np.sqrt(np.partition(_squared(points, slice(k, k + 1))[0], k))

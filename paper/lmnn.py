@@ -9,7 +9,8 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines.points import PointLearner, check_components, class_scatter, directions, principal_axes
+
+from .points import PointLearner, check_components, class_scatter, directions, principal_axes
 
 # Points whose distances to all others are held at a time.
 _BLOCK = 512
@@ -42,7 +43,7 @@ class LMNN(PointLearner):
     max_features : int
         More features are reduced to as many principal components first.
     standardise : bool
-        Divide every feature by its standard deviation first. The paper used the features as they are.
+        Divide every feature by its standard deviation first. The paper did not standardise features.
     random_state : int, RandomState or None
 
     Attributes
@@ -106,7 +107,7 @@ class LMNN(PointLearner):
 
 
 class MarginProblem(NamedTuple):
-    """Points, their classes, the targets of each (-1 where there is none), and the share of the pull."""
+    """Points, their classes, the targets of each (-1: none), and the weight of the pull term."""
 
     points: np.ndarray  # (n_points, n_features)
     codes: np.ndarray  # (n_points,)
@@ -126,9 +127,9 @@ class MarginProblem(NamedTuple):
         order = np.argsort(thresholds, axis=1)
         thresholds = np.take_along_axis(thresholds, order, axis=1)
         push = 1.0 - self.pull
-        below, hinge, force = _push(z, self.codes, thresholds)
+        lower, hinge, force = _push(z, self.codes, thresholds)
         hits = np.empty_like(to_target)  # points of other classes within the margin of each target
-        np.put_along_axis(hits, order, below, axis=1)
+        np.put_along_axis(hits, order, lower, axis=1)
         value = self.pull * to_target[exists].sum() + push * hinge
         force = push * force + _spring_force(z, self.targets, np.where(exists, self.pull + push * hits, 0.0))
         return float(value), 2.0 * force.T @ self.points
@@ -149,7 +150,7 @@ def _spring_force(z: np.ndarray, partners: np.ndarray, coefficient: np.ndarray) 
 
 
 def margin_problem(points: np.ndarray, codes: np.ndarray, n_neighbors: int, pull: float) -> MarginProblem:
-    """The targets are the nearest points of the same class, in the space as it is at the start."""
+    """The targets are the nearest points of the same class, in the initial space."""
     targets = np.full((len(points), n_neighbors), -1)
     for c in np.unique(codes):
         members = np.flatnonzero(codes == c)
@@ -165,26 +166,26 @@ def _push(z: np.ndarray, codes: np.ndarray, thresholds: np.ndarray) -> tuple[np.
 
     A pair of points is looked at once, for both its ends; rows are handled some at a time to save memory.
     """
-    below, force, hinge = np.zeros(thresholds.shape), np.zeros_like(z), 0.0
+    lower, force, hinge = np.zeros(thresholds.shape), np.zeros_like(z), 0.0
     norms = np.einsum("nc,nc->n", z, z)
     for low in range(0, len(z), _BLOCK):
-        rows, rest = z[low : low + _BLOCK], z[low:]
-        pushes = rows @ rest.T
-        hinge -= count_pushes(pushes, norms[low:], codes[low:], thresholds[low:], below[low:])
-        force[low : low + _BLOCK] -= pushes.sum(axis=1)[:, None] * rows - pushes @ rest
-        force[low:] -= pushes.sum(axis=0)[:, None] * rest - pushes.T @ rows
-    below = below.cumsum(axis=1)
-    hinge += float(np.vdot(below, np.where(below > 0, thresholds, 0.0)))
-    return below, hinge, force
+        rows, remaining = z[low : low + _BLOCK], z[low:]
+        pushes = rows @ remaining.T
+        hinge -= count_pushes(pushes, norms[low:], codes[low:], thresholds[low:], lower[low:])
+        force[low : low + _BLOCK] -= pushes.sum(axis=1)[:, None] * rows - pushes @ remaining
+        force[low:] -= pushes.sum(axis=0)[:, None] * remaining - pushes.T @ rows
+    lower = lower.cumsum(axis=1)
+    hinge += float(np.vdot(lower, np.where(lower > 0, thresholds, 0.0)))
+    return lower, hinge, force
 
 
 def count_pushes(
-    products: np.ndarray, norms: np.ndarray, codes: np.ndarray, thresholds: np.ndarray, below: np.ndarray
+    products: np.ndarray, norms: np.ndarray, codes: np.ndarray, thresholds: np.ndarray, lower: np.ndarray
 ) -> float:
     """Turn scalar products of the first points with all points into the number of active hinges of each pair.
 
     A hinge of point i and threshold t is active if the squared distance to a point of another class is less than t.
-    Thresholds rise along a row; the first one above the distance is counted in `below`, so that cumulative counts are
+    Thresholds rise along a row; the first one above the distance is counted in `below`: cumulative counts are
     those of each threshold. Returns the sum of the squared distances, each times its hinges.
     """
     n_rows, n = products.shape
@@ -192,17 +193,17 @@ def count_pushes(
     total = 0.0
     for i in range(n_rows):
         squared = np.maximum(norms[i] + norms - 2.0 * products[i], 0.0)
-        others = (np.arange(n) > i) & (codes != codes[i])
+        alternatives = (np.arange(n) > i) & (codes != codes[i])
         hinges = np.zeros(n)
-        near = np.flatnonzero(others & (squared < thresholds[i, -1]))
-        first = np.searchsorted(thresholds[i], squared[near], side="right")
-        below[i] += np.bincount(first, minlength=below.shape[1])
-        hinges[near] += k - first
-        near = np.flatnonzero(others & (squared < thresholds[:, -1]))
-        first = np.count_nonzero(thresholds[near] <= squared[near, None], axis=1)
-        below[near, first] += 1.0
-        hinges[near] += k - first
-        total += float(hinges[others] @ squared[others])
+        close = np.flatnonzero(alternatives & (squared < thresholds[i, -1]))
+        first = np.searchsorted(thresholds[i], squared[close], side="right")
+        lower[i] += np.bincount(first, minlength=lower.shape[1])
+        hinges[close] += k - first
+        close = np.flatnonzero(alternatives & (squared < thresholds[:, -1]))
+        first = np.count_nonzero(thresholds[close] <= squared[close, None], axis=1)
+        lower[close, first] += 1.0
+        hinges[close] += k - first
+        total += float(hinges[alternatives] @ squared[alternatives])
         products[i] = hinges
     return total
 
@@ -212,7 +213,7 @@ def descend(
 ) -> tuple[np.ndarray, float, int]:
     """Gradient descent whose objective never rises: the map, its objective, and the iterations done.
 
-    The start counts as the first iteration, and the last is not done, as in metric-learn.
+    As in metric-learn, the start is the first iteration, and the last is not done.
     """
     value, gradient = problem.value_and_gradient(L)
     iteration = 1

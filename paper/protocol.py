@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.base import clone
 
 from groundmetric import datasets
-from groundmetric.baselines import PCAEuclidean
 from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner
 from groundmetric.estimators.preprocessing import Prepared
@@ -19,11 +18,12 @@ from groundmetric.evaluation import shuffled
 from groundmetric.learning.splits import Split
 
 from . import baselines
+from .points import PCAEuclidean
 from .search import NestedSearch
 
-# Two forms of our method: with the grid of the paper searched inside each training part, and as it is by default.
+# Two forms of our method: with the grid of the paper searched inside each training part, and with default parameters.
 SEARCH, DEFAULTS = "GGML", "GGML, default settings"
-# Baselines that learn, and what is added to their names where M is applied as the paper's scripts do it.
+# Baselines that learn, and the suffix of their names if M is applied as in the paper's scripts.
 LEARNED, SCRIPTS = ("LMNN", "LFDA", "NCA", "ITML"), ", scripts' map"
 GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 # Neighbours that vote in the paper, with equal votes.
@@ -114,7 +114,7 @@ def name_in_paper(method: str) -> str:
 
 
 def more_methods(plan: Plan) -> dict[str, Any]:
-    """What the paper does not compare with, but people use."""
+    """Common methods that are not in the paper."""
     return {
         "PCA": baselines.by_name("pca", random_state=plan.seed),
         "LDA": baselines.by_name("lda", random_state=plan.seed),
@@ -125,7 +125,7 @@ def more_methods(plan: Plan) -> dict[str, Any]:
 
 
 class PrincipalComponents(Prepared):
-    """A method that is shown the leading principal components of the features, where there are more features.
+    """A method fitted to the leading principal components, if the features are more than `n_components`.
 
     Parameters
     ----------

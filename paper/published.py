@@ -1,4 +1,4 @@
-"""Figures that the paper prints (Kühn & Schaub, AISTATS 2025), to stand beside ours. Nothing here is computed.
+"""Figures that the paper prints (Kühn & Schaub, AISTATS 2025), for comparison with ours. Nothing here is computed.
 
 Source of each: "Table 1" is the table of k-NN accuracies (`tab:class`), "Table 2" that of clustering (`tab:clust`), and
 "Table 3" that of training times (`tab:abla`, panel A), by their labels in the paper's source.

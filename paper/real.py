@@ -19,13 +19,14 @@ from groundmetric.evaluation import Comparison, Voting, compare, folds, leave_on
 from groundmetric.learning.splits import Split
 
 from .figures import draw_scores
+from .points import LinearDiscriminant, PCAEuclidean
 from .protocol import SEARCH, Plan, PrincipalComponents
 from .search import NestedSearch
 from .tables import interval, prose, write_records
 
-# Principal components, found in each training part, that all methods are shown where there are more features.
+# Principal components, fitted on each training set, that all methods use for data with more features.
 COMPONENTS = 30
-# Of so many distributions on, the search holds out once, tries fewer settings and learns for fewer epochs.
+# From this number of distributions, the search holds out once, tries fewer settings and learns for fewer epochs.
 MANY = 200
 
 
@@ -33,7 +34,7 @@ MANY = 200
 class RealSet:
     """A file of the data folder and how it is judged.
 
-    `splitting` is "folds" (n_splits of them) or "leave group out"; `score` is what the description judges by.
+    `splitting` is "folds" (n_splits of them) or "leave group out"; `score` is the score in the description.
     """
 
     name: str
@@ -50,7 +51,7 @@ class RealSet:
 
     @property
     def class_weight(self) -> str | None:
-        """Votes suit the score: where each class counts the same in the one, it does in the other."""
+        """Return the weights of votes: balanced if the score is balanced."""
         return "balanced" if self.score == "balanced_accuracy" else None
 
 
@@ -70,33 +71,33 @@ SETS = (
 )  # fmt: skip
 
 
-def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda found: None) -> dict[str, Any]:
-    """By data set: what it is, and a row per method. Under "all cells", those of many features again, with
+def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda result: None) -> dict[str, Any]:
+    """Return, by data set, its description and a row per method. Under "all cells", those of many features again, with
     components of all cells; under "absent", files that are not there.
 
-    This takes long, so that `keep` is called after every data set with what there is.
+    `keep` is called with the results after every data set, because a run takes long.
     """
     if plan.data is None or not plan.data.is_dir():
         plan.log("real: no folder of data (--data), so this section is left out")
         return {"absent": [data.file for data in SETS], "pending": [], "sets": {}, "all cells": {}}
-    here = [data for data in SETS if (plan.data / data.file).exists()]
-    here = here[:2] if plan.quick else here
+    local = [data for data in SETS if (plan.data / data.file).exists()]
+    local = local[:2] if plan.quick else local
     absent = [data.file for data in SETS if not (plan.data / data.file).exists()]
-    found: dict[str, Any] = {"absent": absent, "pending": [data.name for data in here], "sets": {}, "all cells": {}}
-    for data in here:
+    result: dict[str, Any] = {"absent": absent, "pending": [data.name for data in local], "sets": {}, "all cells": {}}
+    for data in local:
         cohort = load(data, plan.data, plan.seed)
-        found["sets"][data.name] = _study(data, cohort, plan)
+        result["sets"][data.name] = _study(data, cohort, plan)
         if cohort.D.shape[1] > COMPONENTS:
             shown = components_of_all_cells(cohort, plan.seed)
-            found["all cells"][data.name] = _study(data, shown, plan, "components of all cells, ")
-        found["pending"].remove(data.name)
-        keep(found)
-    return found
+            result["all cells"][data.name] = _study(data, shown, plan, "components of all cells, ")
+        result["pending"].remove(data.name)
+        keep(result)
+    return result
 
 
 def components_of_all_cells(cohort: Labelled, seed: int) -> Labelled:
-    """What the description of the data does: scaling and components without labels, but with the held-out cells."""
-    space = baselines.PCAEuclidean(COMPONENTS, standardise=True, random_state=seed).fit(cohort.D)
+    """Follow the description of the data: scaling and components without labels, but with the held-out cells."""
+    space = PCAEuclidean(COMPONENTS, standardise=True, random_state=seed).fit(cohort.D)
     return cohort._replace(D=cohort.D.with_points(space.metric_.project(cohort.D.points)))
 
 
@@ -104,7 +105,7 @@ def _study(data: RealSet, cohort: Labelled, plan: Plan, shown: str = "") -> dict
     splits = make_splits(data, cohort, plan.seed)
     methods = methods_for(data, cohort, plan)
     plan.log(f"real: {data.name}, {shown}{len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
-    found = compare(
+    result = compare(
         methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
         voting=Voting(class_weight=data.class_weight), points=False, clustering=True,
         n_jobs=plan.n_jobs, resume=plan.cache, verbose=plan.verbose,
@@ -119,8 +120,8 @@ def _study(data: RealSet, cohort: Labelled, plan: Plan, shown: str = "") -> dict
         "n_features": int(cohort.D.shape[1]),
         "labels": dict(Counter(map(str, cohort.y.tolist()))),
         "splits": _in_words(data, len(splits)),
-        "rows": {method: _row(found, method) for method in methods},
-        "against_euclid": _against_euclid(found),
+        "rows": {method: _row(result, method) for method in methods},
+        "against_euclid": _against_euclid(result),
         "notes": cohort.notes,
     }
 
@@ -158,13 +159,13 @@ def make_splits(data: RealSet, cohort: Labelled, seed: int) -> list[Split]:
 
 
 def methods_for(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
-    """The search, Euclid, and what is quickly done."""
+    """Return the search, Euclid, and fast methods."""
     methods = {
         SEARCH: _search(cohort.D, plan),
         "Euclidean": baselines.Euclidean(standardise=data.standardise),
-        "PCA": baselines.PCAEuclidean(random_state=plan.seed),
-        "LDA": baselines.LinearDiscriminant(random_state=plan.seed),
-        "Pseudobulk, logistic": baselines.PseudobulkLogistic(statistics="mean_sd", class_weight=data.class_weight),
+        "PCA": PCAEuclidean(random_state=plan.seed),
+        "LDA": LinearDiscriminant(random_state=plan.seed),
+        "Pseudobulk, logistic": baselines.SummaryModel("moments", random_state=plan.seed),
         "Composition": baselines.Composition(random_state=plan.seed),
     }
     if cohort.D.shape[1] <= COMPONENTS:
@@ -189,25 +190,25 @@ def _search(D: Distributions, plan: Plan) -> NestedSearch:
     )  # fmt: skip
 
 
-def _row(found: Comparison, method: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"status": found.status(method), "seconds": found.seconds(method)}
+def _row(result: Comparison, method: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"status": result.status(method), "seconds": result.seconds(method)}
     for level, score in (
         ("distributions", "accuracy"),
         ("distributions", "balanced_accuracy"),
         ("distributions", "roc_auc"),
         ("clusters", "silhouette"),
     ):
-        if level in found.levels:
-            estimate = found.estimate(method, score, level)
+        if level in result.levels:
+            estimate = result.estimate(method, score, level)
             row[score] = {"mean": estimate.value, "sd": estimate.sd, "low": estimate.low, "high": estimate.high}
     return row
 
 
-def _against_euclid(found: Comparison) -> dict[str, float] | None:
+def _against_euclid(result: Comparison) -> dict[str, float] | None:
     """Lead of the learner in balanced accuracy, paired, with its interval and p-value."""
-    if "distributions" not in found.levels or found.status("Euclidean") != "ok" or found.status(SEARCH) != "ok":
+    if "distributions" not in result.levels or result.status("Euclidean") != "ok" or result.status(SEARCH) != "ok":
         return None
-    lead, p = found.against(SEARCH, "balanced_accuracy")["Euclidean"]
+    lead, p = result.against(SEARCH, "balanced_accuracy")["Euclidean"]
     return {"lead": lead.value, "low": lead.low, "high": lead.high, "p": p}
 
 
@@ -231,29 +232,29 @@ INTRODUCTION = """
 
 ALL_CELLS = """
     The same splits of the data sets with many features, prepared as their description does it: features scaled and 30
-    components found once, without labels but on all cells, those of held-out samples too. That is no fair test of what
-    will happen to a new patient, but the figures in the description are of this kind; its votes are not balanced,
+    components found once, without labels but on all cells, those of held-out samples too. This is not a fair test
+    for new patients, but the figures in the description are of this kind; its votes are not balanced,
     though, which leaves rare classes fewer."""
 
 
-def real(found: dict[str, Any], folder: Path) -> list[str]:
+def real(result: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table and figure go into the folder."""
     parts = ["## Real data", prose(INTRODUCTION)]
-    for name, study in found["sets"].items():
+    for name, study in result["sets"].items():
         parts += [f"### {name}", _about(study), _scores(study["rows"])]
         parts.append(" ".join([_verdict(study["rows"], study["score"]), *_lead(study.get("against_euclid"))]))
-    all_cells = found.get("all cells", {})
+    all_cells = result.get("all cells", {})
     if all_cells:
         parts += ["### Components of all cells", prose(ALL_CELLS), _one_score_each(all_cells)]
-    if found["sets"]:
-        picture = draw_scores(found["sets"], "balanced_accuracy", folder, "real")
-        again = {f"{name}, components of all cells": study for name, study in all_cells.items()}
-        table = write_records(folder / "real.csv", _records(found["sets"] | again))
+    if result["sets"]:
+        picture = draw_scores(result["sets"], "balanced_accuracy", folder, "real")
+        repeated = {f"{name}, components of all cells": study for name, study in all_cells.items()}
+        table = write_records(folder / "real.csv", _records(result["sets"] | repeated))
         parts += [f"![scores on real data](results/{picture})", f"As CSV: [{table}](results/{table})"]
-    if found["pending"]:
-        parts.append(f"The run was not finished when this page was written. Missing: {', '.join(found['pending'])}.")
-    if found["absent"]:
-        parts.append(f"Left out, because the files were not there: {', '.join(found['absent'])}.")
+    if result["pending"]:
+        parts.append(f"The run was not finished when this page was written. Missing: {', '.join(result['pending'])}.")
+    if result["absent"]:
+        parts.append(f"Left out, because the files were not there: {', '.join(result['absent'])}.")
     return parts
 
 
@@ -288,8 +289,8 @@ def _scores(rows: dict[str, Any]) -> str:
 
 def _verdict(rows: dict[str, Any], score: str) -> str:
     """Where the learner stands among the others, by the score that the set is judged by."""
-    found = {method: (row.get(score) or {}).get("mean") for method, row in rows.items()}
-    values = {method: value for method, value in found.items() if value is not None}
+    result = {method: (row.get(score) or {}).get("mean") for method, row in rows.items()}
+    values = {method: value for method, value in result.items() if value is not None}
     name = score.replace("_", " ")
     if SEARCH not in values:
         return f"{SEARCH} has no {name} here."

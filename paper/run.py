@@ -18,7 +18,7 @@ from . import ablations, classification, clustering, figures, real
 from .protocol import Plan
 from .tables import prose
 
-# In the order in which they run: what is quick and most asked for first.
+# In the order in which they run: fast and important sections first.
 SECTIONS = ("classification", "clustering", "timing", "figures", "surface", "real")
 # How each becomes paragraphs, in the order of the page.
 _PARAGRAPHS: dict[str, Callable[[Any, Path], list[str]]] = {
@@ -26,7 +26,7 @@ _PARAGRAPHS: dict[str, Callable[[Any, Path], list[str]]] = {
     "surface": ablations.surface, "timing": ablations.timing, "figures": figures.figures, "real": real.real,
 }  # fmt: skip
 MARK = "<!-- written by `make paper`: edits are lost when it runs again -->"
-# Beside the page: finished work, hidden from git by a file of its own.
+# Finished work, in the folder of the page, with its own .gitignore.
 WORK = ".paper"
 
 
@@ -43,7 +43,7 @@ def reproduce(
 ) -> dict[str, Any]:
     """Run the paper's experiments, and write results.md and the folder results/.
 
-    Every fit is kept as soon as it is done: after an interruption, the same call goes on where it stopped. The page
+    Every fit is written when it is done, and the same call continues after an interruption. The page
     shows all sections that were ever finished in this folder.
 
     Parameters
@@ -61,7 +61,7 @@ def reproduce(
     seed : int
         Of data, splits and learners.
     verbose : int
-        1 shows progress bars where there is a terminal.
+        1 shows progress bars on a terminal.
     log : callable
         Called with a line on what comes next.
 
@@ -73,15 +73,15 @@ def reproduce(
     chosen = [section for section in SECTIONS if section in sections or not sections]
     unknown = sorted(set(sections) - set(SECTIONS))
     if unknown:
-        raise ValueError(f"there is no section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
+        raise ValueError(f"unknown section {unknown[0]!r}: expected one or more of {', '.join(SECTIONS)}")
     folder = Path(output)
     check_output(folder)
     cache = _cache(folder, quick, seed)
     plan = Plan(cache.path, n_jobs, quick, None if data is None else Path(data), seed, verbose, log)
     files: list[str] = []
 
-    def keep(section: str, found: dict[str, Any]) -> None:
-        cache.put_json(f"section {section}", without_nan(found))
+    def keep(section: str, result: dict[str, Any]) -> None:
+        cache.put_json(f"section {section}", without_nan(result))
         files[:] = write_page(_finished(cache), folder, quick=quick, version=__version__)
 
     for section in chosen:
@@ -105,7 +105,7 @@ def _run(section: str, plan: Plan, pictures: Path, keep: Callable[[dict[str, Any
 
 def _finished(cache: Cache) -> dict[str, Any]:
     """The findings of all sections that were ever finished here, perhaps by another process in the meantime."""
-    return {name: kept for name in SECTIONS if (kept := cache.get_json(f"section {name}")) is not None}
+    return {name: stored for name in SECTIONS if (stored := cache.get_json(f"section {name}")) is not None}
 
 
 def write_page(findings: dict[str, Any], output: Path, *, quick: bool, version: str) -> list[str]:
@@ -125,22 +125,22 @@ def _intro(quick: bool, version: str) -> str:
     return prose(
         """The experiments of the paper (Kühn & Schaub, *Global Ground Metric Learning with Applications to scRNA data*,
         AISTATS 2025) on its synthetic data, and some on real data, run and written by `make paper` (version
-        {version}). Figures that the paper prints stand beside ours; all tables are in `results/` as CSV. {warning}""",
+        {version}). The tables show the published figures and ours; all tables are in `results/` as CSV. {warning}""",
         version=version,
         warning=warning if quick else "",
     ).rstrip()
 
 
 def check_output(folder: Path) -> None:
-    """A page that somebody wrote by hand is not replaced."""
+    """Raise instead of replacing a page that was written by hand."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"output {str(folder)!r} is a file: give a folder")
     page = folder / "results.md"
     if page.exists() and not page.read_text(encoding="utf-8").startswith(MARK):
         raise ValueError(f"{str(page)!r} exists and was not written by this command: give another folder")
-    others = folder / "results"
-    if others.exists() and not page.exists() and any(others.iterdir()) and not (folder / WORK).exists():
-        raise ValueError(f"{str(others)!r} exists and is no earlier run: give another folder")
+    alternatives = folder / "results"
+    if alternatives.exists() and not page.exists() and any(alternatives.iterdir()) and not (folder / WORK).exists():
+        raise ValueError(f"{str(alternatives)!r} exists and is not an earlier run: give another folder")
 
 
 def _cache(folder: Path, quick: bool, seed: int) -> Cache:

@@ -2,7 +2,7 @@
 
 Settings are scored on held-out distributions of the training set, in rounds of successive halving; the metrics of the
 best settings are averaged and shrunk towards a Euclidean metric. With thousands of features and tens of distributions,
-learning among the leading principal components overfits less, so that both spaces are searched. Users are better served
+learning among the leading principal components overfits less: both spaces are searched. Users are better served
 by scikit-learn's GridSearchCV.
 """
 
@@ -39,7 +39,7 @@ _MOST_POINTS = 4000
 
 
 def of_unit_spread(metric: GroundMetric, D: Distributions) -> GroundMetric:
-    """The metric in units in which the projected points have total variance 1, so that metrics can be averaged."""
+    """Scale the metric to a total variance of 1 of the projected points, which allows averages of metrics."""
     if metric.cost is not Cost.EUCLIDEAN:
         raise ValueError(f"metrics of {metric.cost.name.lower()} cost have no average: learn one metric instead")
     z = metric.project(some_points(D))
@@ -61,8 +61,8 @@ def average_metric(metrics: Sequence[GroundMetric], weights: Sequence[float], D:
     variances, axes = np.linalg.eigh(np.cov(z, rowvar=False, ddof=0).reshape(len(stacked), len(stacked)))
     variances, axes = variances[::-1], axes[:, ::-1]
     total = np.cumsum(variances)
-    kept = min(MOST_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
-    return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=D.moments(weighted=False)[1])
+    stored = min(MOST_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
+    return GroundMetric(axes[:, :stored].T @ stacked, D.features, variances=D.moments(weighted=False)[1])
 
 
 def some_points(D: Distributions):  # type: ignore[no-untyped-def]
@@ -89,25 +89,25 @@ def components_of(D: Distributions) -> GroundMetric:
 def fit_in(
     projection: GroundMetric | None, learner: GroundMetricLearner, D: Distributions, codes: np.ndarray
 ) -> GroundMetric:
-    """The metric that is learned, among projected points where there is a projection; it is one of the features."""
+    """Return the learned metric of the features, also if it was learned on projected points."""
     if projection is None:
         return learner.fit(D, codes).metric_
     inner = learner.fit(D.with_points(projection.project(D.points)), codes).metric_
     return GroundMetric(inner.components @ projection.components, D.features, cost=inner.cost)
 
 
-# About so many neighbours have a say.
+# Approximate number of neighbours with a weight.
 _NEIGHBOURS = 5
-# Nobody is surer than this, so that a single distribution at a wrong place does not decide.
+# Lower limit of probabilities: a single outlier does not decide.
 _FLOOR = 0.01
-# By how much votes are made less sure: not at all, ..., so much that nothing is left of them.
+# Mixing weights of votes with uniform votes: from 0 to 1.
 _SOFTENINGS = (1.0, 1.4, 2.0, 3.0, 5.0, 10.0, np.inf)
 
 
-def neighbourhood_probabilities(distances: np.ndarray, known: np.ndarray, n_classes: int) -> np.ndarray:
+def neighbourhood_probabilities(distances: np.ndarray, labelled: np.ndarray, n_classes: int) -> np.ndarray:
     """Probability of each class for each held-out distribution when neighbours vote by e^(-distance / τ).
 
-    A vote counts the less, the more of the known ones share its class, so that a rare class can be found. τ is how much
+    Votes are divided by the frequency of their class: a rare class can be predicted. τ is how much
     farther the fifth neighbour is than the first, on average, so about five neighbours have a say and the scale of the
     metric does not matter. Accuracy has only as many values as there are held-out distributions; this also tells a
     narrow miss from a wide one.
@@ -137,17 +137,17 @@ def neighbourhood_probabilities(distances: np.ndarray, known: np.ndarray, n_clas
     if temperature == 0.0:
         temperature = 1.0
     votes = np.exp(-(distances - ordered[:, :1]) / temperature)
-    members = known[:, None] == np.arange(n_classes)
+    members = labelled[:, None] == np.arange(n_classes)
     shares = votes @ (members / np.maximum(members.sum(axis=0), 1))
     shares /= shares.sum(axis=1, keepdims=True)
     return _FLOOR / n_classes + (1.0 - _FLOOR) * shares
 
 
 def softened_scores(probabilities: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Log-probability of each distribution's true class, with all votes made less sure by as much as is best for all.
+    """Return the log-probability of each true class, with the mixing weight of votes that is best for all.
 
-    Which class has most votes does not depend on how sure they are. A metric that has been learned from few
-    distributions is too sure of itself on others; without this, one that knows nothing would pass for better.
+    The class with most votes does not depend on the mixing weight. A metric that has been learned from few
+    distributions is overconfident on new ones; without mixing, an uninformative metric would have a higher score.
 
     >>> softened_scores(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1])).round(3).tolist()  # right as often as not
     [-0.693, -0.693]
@@ -164,16 +164,16 @@ def softened_scores(probabilities: np.ndarray, codes: np.ndarray) -> np.ndarray:
 def balanced_mean(scores: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
     """Mean over classes of the mean within each, and its standard error (infinite where a class has one member)."""
     members = [scores[codes == c] for c in np.unique(codes)]
-    errors = [one.var(ddof=1) / one.size if one.size > 1 else np.inf for one in members]
-    return float(np.mean([one.mean() for one in members])), float(np.sqrt(np.sum(errors)) / len(members))
+    errors = [first.var(ddof=1) / first.size if first.size > 1 else np.inf for first in members]
+    return float(np.mean([first.mean() for first in members])), float(np.sqrt(np.sum(errors)) / len(members))
 
 
 # Pairs of held-out and training distributions that a setting is judged by at most.
 _MOST_PAIRS = 10_000
-# Standard errors by which something must do better on held-out distributions than what the search begins with: of many
+# Standard errors by which a setting must exceed the initial setting on held-out distributions: of many
 # things that are tried, some do better by luck.
 _CLEARLY = 2.0
-# What a strength of 0 counts as where ratios are taken.
+# Replacement of a strength of 0 in ratios.
 _TINY = 1e-9
 
 Voted = tuple[np.ndarray, np.ndarray]  # probabilities of the classes, and the true ones, of held-out distributions
@@ -182,7 +182,7 @@ Judged = tuple[np.ndarray, np.ndarray]  # scores and classes of held-out distrib
 
 @dataclass
 class Setting:
-    """A point of the grid with what it has achieved so far."""
+    """A point of the grid with its scores."""
 
     space: str
     margin: float
@@ -206,8 +206,8 @@ def best_first(settings: list[Setting]) -> list[Setting]:
 
 
 def distinct(settings: list[Setting]) -> list[Setting]:
-    """The first of those that did exactly the same: beyond some margin every triplet is active, and larger ones change
-    nothing."""
+    """Return the first of the settings with equal held-out scores: once all triplets are active, a larger margin
+    changes nothing."""
     firsts: dict[bytes, Setting] = {}
     for setting in settings:
         firsts.setdefault(b"" if setting.judged is None else setting.judged[0].tobytes(), setting)
@@ -217,8 +217,8 @@ def distinct(settings: list[Setting]) -> list[Setting]:
 def nearest(settings: list[Setting], margin: float, strength: float) -> Setting:
     """The setting whose margin and strength are nearest to these, by ratio."""
 
-    def ratio(one: float, other: float) -> float:
-        return abs(np.log(max(one, _TINY) / max(other, _TINY)))
+    def ratio(first: float, second: float) -> float:
+        return abs(np.log(max(first, _TINY) / max(second, _TINY)))
 
     return min(settings, key=lambda s: ratio(s.margin, margin) + ratio(s.strength, strength))
 
@@ -230,8 +230,10 @@ def clear_gain(judged: Judged, begin: Judged) -> float:
 
 
 def chosen(tried: list[Setting], begin: Setting | None, most: int) -> list[Setting]:
-    """The best of those that are clearly better than the begin, each with the epochs that served it best; the begin
-    alone where none is. Where the begin has learned nothing, the best."""
+    """Return the best settings that are clearly better than `begin`, each with its best number of epochs.
+
+    Return `begin` alone if no setting is clearly better, and the best settings if `begin` is None (learned nothing).
+    """
     better: dict[tuple[str, float, float], Setting] = {}
     for setting in best_first(tried):
         assert setting.judged is not None
@@ -251,7 +253,7 @@ def follow(
     components: list[GroundMetric | None],
     seed: int,
 ) -> list[Setting]:
-    """The settings after so many epochs, judged on the held-out sides of all splits."""
+    """Evaluate the settings after a number of epochs on the held-out sides of all splits."""
     fits = parallel(
         delayed(fit_and_vote)(
             learner, setting, epochs, D, codes, split, None if setting.space == "features" else projection, seed
@@ -260,8 +262,8 @@ def follow(
         for split, projection in zip(splits, components, strict=True)
     )
     followed = []
-    for place, setting in enumerate(settings):
-        parts = fits[place * len(splits) : (place + 1) * len(splits)]
+    for position, setting in enumerate(settings):
+        parts = fits[position * len(splits) : (position + 1) * len(splits)]
         voted = [votes for _, votes in parts if votes is not None]
         judged = judge(voted) if len(voted) == len(parts) else None
         metrics = [metric for metric, _ in parts if metric is not None]
@@ -296,7 +298,7 @@ def learn(
     projection: GroundMetric | None,
     seed: int,
 ) -> GroundMetric | None:
-    """What a setting learns, in units of the spread of its points; None where it has vanished."""
+    """Return the metric of a setting in units of the spread of its points; None if it is 0."""
     fresh = clone(learner).set_params(
         margin=setting.margin, strength=setting.strength, max_epochs=epochs, random_state=seed, verbose=0
     )
@@ -307,8 +309,8 @@ def learn(
 
 
 def vote(metric: GroundMetric, D: Distributions, codes: np.ndarray, train: np.ndarray, test: np.ndarray) -> Voted:
-    """What training distributions say of the classes of held-out ones; of many, a sample is asked."""
-    random = np.random.RandomState(0)  # the same sample for every setting, so that they can be compared
+    """Return the votes of training distributions, or of a sample of them, on the classes of held-out ones."""
+    random = np.random.RandomState(0)  # the same sample for every setting
     most_tested = int(np.sqrt(_MOST_PAIRS / 2))
     if test.size * train.size > _MOST_PAIRS:
         test = test if test.size <= most_tested else np.sort(random.choice(test, most_tested, replace=False))
@@ -335,7 +337,7 @@ def choose_shrinkage(
     splits: Sequence[Split],
     weights: Sequence[float],
 ) -> tuple[float, str | None, list[tuple[float, str | None, float]]]:
-    """The weight of a metric that does not know the labels, which one, and the scores of all that were tried.
+    """Return the weight of an unsupervised metric, this metric, and the scores of all combinations.
 
     It is the middle weight unless held-out distributions are clearly better off with another. `learned` is the metric
     of each split's training side.
@@ -359,10 +361,10 @@ def choose_shrinkage(
         if weight == 0.0 and name != BLIND:
             continue  # the learned metric alone: once is enough
         judged = first if (name, weight) == (BLIND, begin) else judged_at(weight, name)
-        here = weight, name if weight > 0.0 else None
-        tried.append((*here, balanced_mean(*judged)[0]))
+        local = weight, name if weight > 0.0 else None
+        tried.append((*local, balanced_mean(*judged)[0]))
         if clear_gain(judged, first) > gain:
-            best, gain = here, clear_gain(judged, first)
+            best, gain = local, clear_gain(judged, first)
     return *best, tried
 
 
@@ -381,18 +383,18 @@ def reference_metric(D: Distributions, scaling: str) -> GroundMetric:
     return of_unit_spread(GroundMetric(axes / scale, D.features), D)
 
 
-# The paper's grid from 0.1 to 1000, but for where it ends in our units: from a margin of 10 mean distances on every
+# The paper's grid from 0.1 to 1000, with another end in our units: from a margin of 10 mean distances on every
 # triplet is active, and larger ones change nothing; larger strengths leave nothing of most metrics, and data of weak
 # signal need smaller ones.
 _MARGINS = (0.1, 1.0, 10.0)
 _STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Share of the epochs that each round of the search may use, and share of the grid that enters it. Until the last, a
-# few points of each distribution tell what is hopeless.
+# few points of each distribution identify bad settings.
 _ROUNDS = ((0.1, 1.0), (0.3, 1 / 3), (1.0, 1 / 8))
 _FEW_POINTS = 100
 # Settings that are followed to the end at least, and metrics that are averaged.
 _FEWEST = 3
-# What is decided about a setting.
+# Decisions about a setting.
 _CHOSEN = ("space", "margin", "strength", "epochs")
 
 
@@ -401,20 +403,20 @@ class NestedSearch(GroundMetricMethod, BaseEstimator):
 
     Every point of the grid learns from all folds but one and is judged on that one. Hopeless points are abandoned
     early: all learn from 100 points per distribution for a tenth of the epochs, the best third for three tenths, the
-    best eighth (three at least) from all points to the end; one whose penalty outweighs the labels, so that it ends at
-    a metric of 0, is abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote
-    by e^(-distance / τ), where τ adapts to the scale of the metric and each class counts the same. Votes that are more
+    best eighth (three at least) from all points to the end; a setting whose penalty outweighs the labels, which gives a
+    metric of 0, is abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote
+    by e^(-distance / τ), where τ adapts to the scale of the metric and classes have equal weight. Votes that are more
     confident than correct are softened first, which does not change the class with most votes: a metric learned from
     few distributions is overconfident on others.
 
     With few distributions the best of many settings is best by luck. So the search begins with the learner's own
     setting (the point of the grid nearest to it, in the better one of `spaces`), follows it to the end, and leaves it
     only for settings that are better by more than two standard errors on held-out distributions, each with the number
-    of epochs that served it best. The best three of these, or the learner's own in three runs, learn from all
+    of epochs that served it best. The best three settings, or the learner's own in three runs, learn from all
     distributions, and their metrics are averaged, which is steadier than any one.
 
-    What is learned is shrunk half way (the middle of `shrinkages`) towards a metric that does not know the labels, that
-    of standardised features: between too few distributions to be sure, both know something. Another shrinkage, or one
+    The learned metric is shrunk half way (the middle of `shrinkages`) towards an unsupervised metric, that of
+    standardised features: with few distributions, both metrics carry information. Another shrinkage, or one
     towards the features as given, is taken where held-out distributions are clearly better off in the same sense. 0
     means that the labels say all, 1 that they do not help.
 
@@ -429,7 +431,7 @@ class NestedSearch(GroundMetricMethod, BaseEstimator):
     1.0
     """
 
-    takes_groups = True  # the evaluation hands outer groups (patients) over, so that folds do not divide them
+    takes_groups = True  # the evaluation passes groups (patients), which folds do not divide
 
     def __init__(
         self,
@@ -469,7 +471,7 @@ class NestedSearch(GroundMetricMethod, BaseEstimator):
         if not metrics:
             warnings.warn(
                 f"every strength from {min(self.strengths):g} on outweighs the labels: the metric is that of "
-                f"{BLIND} features, and knows nothing of them; try smaller `strengths`",
+                f"{BLIND} features, and ignores all of them; try smaller `strengths`",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -511,11 +513,11 @@ class NestedSearch(GroundMetricMethod, BaseEstimator):
         grid = len(self.margins) * len(self.strengths)
         rounds = _ROUNDS if len(settings) > _FEWEST else _ROUNDS[-1:]
         sizes = [len(settings), *(max(min(_FEWEST, grid), round(share * grid)) for _, share in rounds[1:])]
-        own = {
+        members = {
             nearest([s for s in settings if s.space == space], learner.margin, learner.strength).name
             for space in spaces
         }
-        settings.sort(key=lambda setting: setting.name not in own)  # first, so that they stay where others do the same
+        settings.sort(key=lambda setting: setting.name not in members)  # first: they win ties
         self.scores_: list[dict[str, Any]] = []
         tried: list[Setting] = []
         with (
@@ -523,7 +525,7 @@ class NestedSearch(GroundMetricMethod, BaseEstimator):
             progress_bar(sum(sizes) * len(splits), "search", "fit", show=bool(self.verbose)) as bar,
         ):
             for (share, _), size in zip(rounds, sizes, strict=True):
-                settings = [s for place, s in enumerate(settings) if place < size or s.name in own]
+                settings = [s for position, s in enumerate(settings) if position < size or s.name in members]
                 bar.total += (len(settings) - size) * len(splits)
                 epochs = max(1, round(share * learner.max_epochs))
                 cohort = D if share == 1.0 else D.subsample(_FEW_POINTS, random_state=seed)
@@ -533,14 +535,14 @@ class NestedSearch(GroundMetricMethod, BaseEstimator):
                     self._note(setting, epochs, 0.0, None, setting.score)
                 tried += followed
                 settings = best_first(distinct(followed))
-                if not settings:  # so long, none lasts: what they were in the rounds before is what there is
+                if not settings:  # no setting learned for this long: use the earlier rounds
                     break
-        latest = {s.name: s for s in tried if s.name in own and s.judged is not None}
+        latest = {s.name: s for s in tried if s.name in members and s.judged is not None}
         begin = next(iter(best_first(list(latest.values()))), None)
         return chosen(distinct(tried), begin, _FEWEST)
 
     def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:
-        """What the settings learn from all distributions, in three runs at least; where a metric vanishes there, those
+        """Learn from all distributions with the settings, in at least three runs; where a metric vanishes there, those
         of the folds."""
         learner = self.learner_
         components = components_of(D) if any(setting.space == "components" for setting in settings) else None
@@ -558,9 +560,9 @@ class NestedSearch(GroundMetricMethod, BaseEstimator):
             for setting, run_seed in runs
         )
         return [
-            kept
+            stored
             for (setting, _), metric in zip(runs, learned, strict=True)
-            for kept in (setting.metrics if metric is None else [metric])
+            for stored in (setting.metrics if metric is None else [metric])
         ]
 
     def _shrink(

@@ -33,8 +33,8 @@ def interval(row: Mapping[str, float] | None) -> str:
     """Mean and 95 % interval."""
     if not row or row.get("mean") is None or not math.isfinite(row["mean"]):
         return MISSING
-    known = row.get("low") is not None and math.isfinite(row["low"])
-    return number(row["mean"]) + (f" [{number(row['low'])}, {number(row['high'])}]" if known else "")
+    labelled = row.get("low") is not None and math.isfinite(row["low"])
+    return number(row["mean"]) + (f" [{number(row['low'])}, {number(row['high'])}]" if labelled else "")
 
 
 def prose(text: str, **values: Any) -> str:

@@ -30,7 +30,7 @@ def run_cached(
     with progress_bar(len(tasks), title, "fit", show=bool(verbose)) as bar:
         bar.update(len(results))
         for number, result in run_tasks(_call, [tasks[name] for name in missing], n_jobs):
-            cache.put_json(keys[missing[number]], [result])  # in a list, so that None is a result too
+            cache.put_json(keys[missing[number]], [result])  # in a list: None is a valid result
             results[missing[number]] = result
             bar.update()
     return {name: results[name] for name in tasks}

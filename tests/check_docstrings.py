@@ -2,7 +2,7 @@
 
 Public are the names in `__all__` of groundmetric and of its public modules, and the public methods of classes among
 them. A method without a docstring inherits that of the class it extends, as `help` shows it, if it takes the same
-parameters. Prints what is wrong by module, and ends with an error if anything is.
+parameters. Prints errors by module and exits with status 1 after an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpydoc.validate import get_doc_object, validate
 
 import groundmetric
 
-# What is checked, in numpydoc's codes.
+# Checks, as codes of numpydoc.
 CODES = {
     "GL06": "unknown section", "GL07": "sections in another order", "GL08": "no docstring",
     "SS03": "summary without a period", "SS06": "summary of several lines",
@@ -45,7 +45,7 @@ def public_modules() -> Iterator[ModuleType]:
 
 def public_objects() -> dict[str, dict[str, Any]]:
     """By module: functions, classes and methods by their names within it, each once."""
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     seen: set[int] = set()
     for module in public_modules():
         for name in getattr(module, "__all__", ()):
@@ -53,11 +53,11 @@ def public_objects() -> dict[str, dict[str, Any]]:
             if not (inspect.isfunction(value) or inspect.isclass(value)) or id(value) in seen:
                 continue
             seen.add(id(value))
-            here = found.setdefault(module.__name__, {})
-            here[name] = value
+            local = result.setdefault(module.__name__, {})
+            local[name] = value
             if inspect.isclass(value):
-                here |= {f"{name}.{method}": entry for method, entry in public_methods(value).items()}
-    return found
+                local |= {f"{name}.{method}": entry for method, entry in public_methods(value).items()}
+    return result
 
 
 def public_methods(kind: type) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def public_methods(kind: type) -> dict[str, Any]:
 def _documented(name: str, owners: list[type]) -> Any:
     """The method itself, or the one it overrides whose docstring it inherits: the first with the same parameters."""
     methods = [getattr(owner, name) for owner in owners if name in vars(owner)]
-    same = [one for one in methods if _parameters(one) == _parameters(methods[0])]
-    return next((one for one in same if one.__doc__), methods[0])
+    same = [first for first in methods if _parameters(first) == _parameters(methods[0])]
+    return next((first for first in same if first.__doc__), methods[0])
 
 
 def _parameters(method: Any) -> list[str]:

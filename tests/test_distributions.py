@@ -12,7 +12,7 @@ from scipy import sparse
 
 import groundmetric as gm
 from groundmetric import Distributions
-from groundmetric._internal.validation import align_by_name
+from groundmetric._internal.validation import ParameterError, align_by_name
 from groundmetric.distributions import as_distributions
 
 POINTS = np.arange(12.0).reshape(6, 2)
@@ -116,7 +116,7 @@ def test_weights_of_any_size_are_normalised(scale):
 
 
 @pytest.mark.parametrize(
-    ("indices", "places"),
+    ("indices", "positions"),
     [
         (1, [1]),
         (-1, [2]),
@@ -131,14 +131,14 @@ def test_weights_of_any_size_are_normalised(scale):
         ([], []),
     ],
 )
-def test_slicing_keeps_every_distribution_whole(indices, places):
+def test_slicing_keeps_every_distribution_whole(indices, positions):
     D = cohort(weights=[1, 2, 3, 5, 6, 4], annotations={"row": np.arange(6)})
     part = D[indices]
-    assert part.names == [D.names[d] for d in places]
-    assert part.sizes.tolist() == [D.sizes[d] for d in places]
-    assert part.uniform.tolist() == [D.uniform[d] for d in places]
-    for place, d in enumerate(places):
-        rows = slice(part.bounds[place], part.bounds[place + 1])
+    assert part.names == [D.names[d] for d in positions]
+    assert part.sizes.tolist() == [D.sizes[d] for d in positions]
+    assert part.uniform.tolist() == [D.uniform[d] for d in positions]
+    for position, d in enumerate(positions):
+        rows = slice(part.bounds[position], part.bounds[position + 1])
         assert_array_equal(part.points[rows], points_of(D, d))
         assert_array_equal(part.weights[rows], D.weights[D.bounds[d] : D.bounds[d + 1]])
         assert_array_equal(part.points[rows], POINTS[part.order[rows]])
@@ -180,9 +180,9 @@ def test_points_that_lie_together_are_not_copied():
     assert np.shares_memory(D.points, POINTS)
     assert np.shares_memory(D[1:].points, POINTS)
     assert not np.shares_memory(cohort().points, POINTS)
-    many = Distributions(sparse.csr_matrix(POINTS), GROUPS)
-    assert np.shares_memory(many[[0, 1, 2]].points.data, many.points.data)
-    assert not np.shares_memory(many[[0, 2, 1]].points.data, many.points.data)
+    large = Distributions(sparse.csr_matrix(POINTS), GROUPS)
+    assert np.shares_memory(large[[0, 1, 2]].points.data, large.points.data)
+    assert not np.shares_memory(large[[0, 2, 1]].points.data, large.points.data)
 
 
 def test_from_arrays_makes_one_distribution_per_array():
@@ -200,12 +200,12 @@ def test_from_arrays_takes_sparse_matrices_too():
 
 def test_with_mass_drops_points_that_weigh_nothing():
     D = cohort(weights=[0, 1, 2, 1, 0, 2], annotations={"row": np.arange(6)})
-    kept = D.with_mass()
-    assert (kept.names, kept.sizes.tolist()) == (D.names, [2, 1, 1])
-    assert kept.annotations["row"].tolist() == kept.order.tolist() == [2, 5, 1, 3]
-    assert_array_equal(kept.points, POINTS[[2, 5, 1, 3]])
-    assert_allclose(np.add.reduceat(kept.weights, kept.bounds[:-1]), 1.0)
-    assert_allclose(kept.means(), D.means())
+    stored = D.with_mass()
+    assert (stored.names, stored.sizes.tolist()) == (D.names, [2, 1, 1])
+    assert stored.annotations["row"].tolist() == stored.order.tolist() == [2, 5, 1, 3]
+    assert_array_equal(stored.points, POINTS[[2, 5, 1, 3]])
+    assert_allclose(np.add.reduceat(stored.weights, stored.bounds[:-1]), 1.0)
+    assert_allclose(stored.means(), D.means())
     assert cohort().with_mass().points.shape == (6, 2)
 
 
@@ -214,13 +214,13 @@ def test_means_do_not_depend_on_how_many_are_taken_at_a_time(kind, monkeypatch):
     random = np.random.default_rng(0)
     points = kind(np.where(random.random((500, 7)) < 0.5, random.normal(size=(500, 7)), 0.0).astype(np.float32))
     D = Distributions(points, random.integers(0, 60, 500), weights=random.random(500))
-    whole = D.means()
+    complete = D.means()
     for block in (1, 30):
         monkeypatch.setattr("groundmetric.distributions._BLOCK", block)
-        assert_array_equal(D.means(), whole)
+        assert_array_equal(D.means(), complete)
     block = slice(D.bounds[5], D.bounds[6])
     dense = D.points.toarray() if sparse.issparse(D.points) else D.points
-    assert_allclose(whole[5], D.weights[block] @ dense[block].astype(float), rtol=1e-12)
+    assert_allclose(complete[5], D.weights[block] @ dense[block].astype(float), rtol=1e-12)
 
 
 def test_means_are_weighted():
@@ -249,10 +249,10 @@ def test_moments_do_not_depend_on_how_many_points_are_summed_at_a_time(monkeypat
     points, owner = random.normal(size=(500, 7)), random.integers(0, 60, 500)
     for masses in (None, random.uniform(size=500)):
         D = Distributions(points, owner, weights=masses)
-        whole = D.moments()
+        complete = D.moments()
         with monkeypatch.context() as patch:
-            patch.setattr("groundmetric._internal.validation._BLOCK_ENTRIES", 70)
-            assert_allclose(D.moments(), whole, rtol=1e-9)
+            patch.setattr("groundmetric.distributions._BLOCK_ENTRIES", 70)
+            assert_allclose(D.moments(), complete, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
@@ -293,14 +293,14 @@ def test_shuffling_the_rows_gives_the_same_distributions(data):
     shuffle = data.draw(st.permutations(range(len(samples))))
     points = np.random.default_rng(0).normal(size=(len(samples), 3))
     weights = np.arange(1.0, len(samples) + 1.0)
-    one = Distributions(points, samples, weights=weights)
-    other = Distributions(points[shuffle], [samples[row] for row in shuffle], weights=weights[shuffle])
-    assert set(one.names) == set(other.names)
-    other = other[[other.names.index(name) for name in one.names]]
-    assert_array_equal(one.bounds, other.bounds)
-    for low, high in zip(one.bounds[:-1], one.bounds[1:], strict=True):
-        here, there = (np.c_[D.points, D.weights][low:high] for D in (one, other))
-        assert_allclose(here[np.argsort(here[:, 0])], there[np.argsort(there[:, 0])], rtol=1e-14)
+    first = Distributions(points, samples, weights=weights)
+    second = Distributions(points[shuffle], [samples[row] for row in shuffle], weights=weights[shuffle])
+    assert set(first.names) == set(second.names)
+    second = second[[second.names.index(name) for name in first.names]]
+    assert_array_equal(first.bounds, second.bounds)
+    for low, high in zip(first.bounds[:-1], first.bounds[1:], strict=True):
+        local, there = (np.c_[D.points, D.weights][low:high] for D in (first, second))
+        assert_allclose(local[np.argsort(local[:, 0])], there[np.argsort(there[:, 0])], rtol=1e-14)
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_matrix, lambda p: p.astype(np.float32)])
@@ -308,8 +308,8 @@ def test_shuffling_the_rows_gives_the_same_distributions(data):
 def test_a_bad_point_is_named_by_row_feature_and_distribution(wrap, value):
     points = POINTS.copy()
     points[4, 1] = value
-    told = re.escape(f"{value} at row 4, feature 'y', of distribution 'a'")
-    with pytest.raises(ValueError, match=told):
+    messages = re.escape(f"{value} at row 4, feature 'y', of distribution 'a'")
+    with pytest.raises(ValueError, match=messages):
         Distributions(wrap(points), GROUPS, features=["x", "y"])
 
 
@@ -336,8 +336,9 @@ def test_a_subsample_keeps_order_weights_and_annotations_together():
 def test_a_subsample_of_few_points_is_all_of_them():
     D = Distributions([[0.0], [1.0], [2.0]], ["a", "a", "b"])
     assert np.array_equal(D.subsample(2, random_state=0).points, D.points)
-    with pytest.raises(ValueError, match="n is 0"):
+    with pytest.raises(ParameterError) as error:
         D.subsample(0)
+    assert error.value.parameter == "n"
 
 
 SETS = [np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([[5.0, 5.0]]), np.array([[1.0, 1.0], [0.0, 0.0], [4.0, 2.0]])]
@@ -374,7 +375,7 @@ def test_an_array_of_three_dimensions_is_a_distribution_of_each_of_its_tables():
 @pytest.mark.parametrize(
     ("points", "error", "message"),
     [
-        (np.zeros((3, 2)), TypeError, "samples are missing: say .*, or give a list of arrays, one for each"),
+        (np.zeros((3, 2)), TypeError, "samples are missing: .*, or a list of arrays, one for each"),
         ([], TypeError, "samples are missing"),
         ([SETS[0], np.zeros(2)], ValueError, r"the points of distribution 1 have shape \(2,\): expected two"),
         ([SETS[0], np.zeros((0, 2))], ValueError, "distribution 1 is empty"),
@@ -389,7 +390,7 @@ def test_arrays_that_make_no_distributions_are_named(points, error, message):
 
 
 def test_distributions_are_no_array_and_say_what_to_do():
-    with pytest.raises(TypeError, match=r"takes them as PointwiseTransformer\(StandardScaler\(\)\)"):
+    with pytest.raises(TypeError, match=r"as PointwiseTransformer\(StandardScaler\(\)\)"):
         np.asarray(gm.Distributions(SETS))
 
 
@@ -408,10 +409,10 @@ def test_draws_depend_on_names_and_points_only():
     shuffled = random.permutation(300)
     a, b = gm.Distributions(points, samples), gm.Distributions(points[shuffled], samples[shuffled])
     for name in samples[::60]:
-        place, other = a.names.index(name), b.names.index(name)
+        position, second = a.names.index(name), b.names.index(name)
         for draw in (lambda D: D.subsample(7, random_state=3), lambda D: D.equalize(7, random_state=3)):
-            drawn, again, alone = draw(a)[[place]].points, draw(b)[[other]].points, draw(a[[place]]).points
-            assert np.array_equal(np.sort(drawn, axis=0), np.sort(again, axis=0))
+            drawn, repeated, alone = draw(a)[[position]].points, draw(b)[[second]].points, draw(a[[position]]).points
+            assert np.array_equal(np.sort(drawn, axis=0), np.sort(repeated, axis=0))
             assert np.array_equal(drawn, alone)
     assert not np.array_equal(a.equalize(7, random_state=3).points, a.equalize(7, random_state=4).points)
 

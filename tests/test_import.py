@@ -1,4 +1,4 @@
-"""What `import groundmetric` does, and what it does not do yet."""
+"""Public names, and libraries that `import groundmetric` does not load."""
 
 import subprocess
 import sys

@@ -22,11 +22,11 @@ EAGER = {
     "anndata": CELLS, "scanpy": CELLS, "pandas": CELLS, "h5py": CELLS, "zarr": CELLS,
     "patpy": {"integrations"}, "pertpy": {"integrations"},
 }  # fmt: skip
-# Layers that import them inside the functions that need them. No other layer imports them at all.
+# Layers that import them inside the functions that need them. No other layer imports them.
 LAZY = {
     "dask": {"_internal"}, "distributed": {"_internal"},
     "anndata": {"pl", "datasets", "cli"}, "scanpy": {"pl", "datasets", "cli"}, "h5py": {"datasets", "cli"},
-    "pandas": {"evaluation", "interpret", "pl", "datasets", "cli"}, "pooch": {"datasets"},
+    "pandas": {"ensemble", "evaluation", "interpret", "pl", "datasets", "cli"}, "pooch": {"datasets"},
     "mudata": {"_anndata"}, "gprofiler": {"interpret"}, "requests": {"interpret", "datasets"},
 }  # fmt: skip
 
@@ -61,17 +61,17 @@ def _for_type_checkers(node: ast.AST) -> bool:
 
 
 def faults(path: Path) -> Iterator[str]:
-    """What is wrong with the imports of a file, a line each."""
+    """Yield a line for each forbidden import of a file."""
     layer = path.relative_to(SOURCE).with_suffix("").parts[0]
     if layer in ALIASES:
         return
     where = path.relative_to(SOURCE.parent)
     if layer not in LAYERS:
-        yield f"{where}: {layer!r} is no layer; add it to LAYERS"
+        yield f"{where}: {layer!r} is not a layer; add it to LAYERS"
         return
     for name, at_once, line in imports(path):
-        first, *rest = name.split(".")
-        target = rest[0] if rest else ""
+        first, *remaining = name.split(".")
+        target = remaining[0] if remaining else ""
         if first == "groundmetric":
             # Inside a function, an import may point anywhere but must be of the package.
             if at_once and target in LAYERS and LAYERS.index(target) > LAYERS.index(layer):
@@ -85,9 +85,9 @@ def faults(path: Path) -> Iterator[str]:
             elif at_once and layer not in EAGER.get(first, ()):
                 yield f"{where}:{line} imports {first} at once: import it inside the function that uses it"
         elif first not in CORE and first not in sys.stdlib_module_names:
-            yield f"{where}:{line} imports {first}, which is no dependency: add it to LAZY and to pyproject.toml"
+            yield f"{where}:{line} imports {first}, which is not a dependency: add it to LAZY and to pyproject.toml"
 
 
 def test_imports_point_to_earlier_layers_and_heavy_libraries_stay_where_they_belong():
-    found = [fault for path in sorted(SOURCE.rglob("*.py")) for fault in faults(path)]
-    assert not found, "\n" + "\n".join(found)
+    result = [fault for path in sorted(SOURCE.rglob("*.py")) for fault in faults(path)]
+    assert not result, "\n" + "\n".join(result)

@@ -35,7 +35,7 @@ def test_the_package_is_typed():
 
 def test_pythons_of_the_workflow_are_those_of_the_classifiers_and_of_nox():
     pattern = r"Programming Language :: Python :: (3\.\d+)"
-    named = [found[1] for line in PROJECT["classifiers"] if (found := re.fullmatch(pattern, line))]
+    named = [result[1] for line in PROJECT["classifiers"] if (result := re.fullmatch(pattern, line))]
     assert read(".github/workflows/tests.yml")["jobs"]["tests"]["strategy"]["matrix"]["python"] == named
     assert f"PYTHONS = {named}".replace("'", '"') in (ROOT / "noxfile.py").read_text()
 

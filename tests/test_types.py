@@ -1,6 +1,6 @@
 """A user's program with types: run as a test, and checked by ``mypy --strict`` in `make lint`.
 
-mypy sees the package as it is installed, by its py.typed, and not by the settings of pyproject.toml. Where a public
+mypy reads the installed package by its py.typed, without the settings of pyproject.toml. Where a public
 name lost its type, `assert_type` fails.
 """
 
@@ -48,15 +48,15 @@ def test_an_ensemble_and_a_comparison() -> None:
     predictor = gm.TransportClassifier(ensemble).fit(D, y, groups=D.names)
     assert_type(predictor, gm.TransportClassifier)
     assert_type(predictor.predict_proba(D), np.ndarray)
-    found = gm.evaluation.compare(
-        {"Euclid": gm.baselines.Euclidean(), "pseudobulk": gm.baselines.PseudobulkNeighbors()},
+    result = gm.evaluation.compare(
+        {"Euclid": gm.baselines.Euclidean(), "pseudobulk": gm.baselines.Summary()},
         D,
         y,
         cv=gm.evaluation.folds(y, n_splits=2, random_state=0),
         points=False,
     )
-    assert_type(found, gm.evaluation.Comparison)
-    assert "Euclid" in found.to_markdown()
+    assert_type(result, gm.evaluation.Comparison)
+    assert "Euclid" in result.to_markdown()
 
 
 def test_one_transport_problem() -> None:
@@ -64,16 +64,16 @@ def test_one_transport_problem() -> None:
     plan = gm.transport.solve(cost)
     assert_type(plan, gm.transport.Plan)
     assert_type(plan.value, float)
-    again = gm.transport.solve((cost + 0.01).tolist(), start=plan.basis)
-    assert again.status is gm.transport.Status.OPTIMAL
+    repeated = gm.transport.solve((cost + 0.01).tolist(), start=plan.basis)
+    assert repeated.status is gm.transport.Status.OPTIMAL
 
 
 def test_cells_and_figures() -> None:
     adata = gm.datasets.make_cohort(n_samples_per_condition=3, cells_per_sample=20, n_genes=150, random_state=0)
     gm.pp.subsample(adata, "sample", 15)
-    few = gm.pp.subsample(adata, "sample", 10, copy=True)
-    gm.tl.learn(few, "sample", "condition", method="ggml", max_epochs=1, n_components=2)
-    samples = gm.tl.samples(few)
-    assert_type(gm.get.metric(few), gm.GroundMetric)
-    gm.pl.importance(few).set_title("genes")
+    subset = gm.pp.subsample(adata, "sample", 10, copy=True)
+    gm.tl.learn(subset, "sample", "condition", method="ggml", max_epochs=1, n_components=2)
+    samples = gm.tl.samples(subset)
+    assert_type(gm.get.metric(subset), gm.GroundMetric)
+    gm.pl.importance(subset).set_title("genes")
     gm.pl.heatmap(samples).set_title("samples")

@@ -9,7 +9,7 @@ from ._internal import find, uncollected
 
 __version__ = "0.2.0"
 
-# Where each public name lives. It is imported when it is first used, so that `import groundmetric` stays light.
+# Module of each public name. Modules are imported at first use, which keeps `import groundmetric` fast.
 _HOME = {
     "Distributions": "distributions",
     "GroundMetric": "metrics",
@@ -27,23 +27,6 @@ _HOME = {
     "pairwise_distances": "distances",
     "kneighbors": "distances",
 }
-_MODULES = (
-    "baselines",
-    "datasets",
-    "evaluation",
-    "get",
-    "integrations",
-    "interpret",
-    "learning",
-    "metrics",
-    "neural",
-    "pl",
-    "pp",
-    "report",
-    "tl",
-    "transport",
-)
-
 __all__ = [
     "Distributions",
     "GroundMetric",
@@ -75,6 +58,9 @@ __all__ = [
     "transport",
 ]
 
+# Modules of extras are importable as attributes, but `from groundmetric import *` does not need them.
+_MODULES = {*__all__, "integrations", "neural"} - {*_HOME, "__version__"}
+
 if TYPE_CHECKING:
     from . import baselines, datasets, evaluation, get, interpret, learning, metrics, pl, pp, report, tl, transport
     from .distances import kneighbors, pairwise_distances
@@ -103,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "integrations", "neural"])
+    return sorted({*__all__, *_MODULES})

@@ -1,4 +1,4 @@
-"""Distances between distributions, and exact nearest neighbours without all of them."""
+"""Distances between distributions, and exact nearest neighbours with a part of the distances."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def pairwise_distances(
     keep: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> np.ndarray:
-    """Wasserstein distances between all distributions of A and of B (or among those of A): exact, or by a variant.
+    """Compute Wasserstein distances between all distributions of A and of B (or within A).
 
-    `transport.pairwise` returns the same values with bounds of the optimal ones and the status of the solves.
+    `transport.pairwise` returns the same values with lower and upper bounds and the status of each solve.
 
-    Distances are exact for the points given. As estimates of the distance between the distributions that the points are
-    drawn from, they are too large, the more so the fewer the points: two samples of the same distribution are at a
-    distance above 0, which falls as their numbers of points grow. Where numbers of points differ between distributions,
-    compare equal numbers: ``pairwise_distances(D.equalize())``.
+    Distances are exact for the given points. As estimates of the distance between the distributions from which the
+    points are drawn, they are too large, by a bias that falls with the number of points: two samples of the same
+    distribution have a distance above 0. If numbers of points differ between distributions, compare equal numbers:
+    ``pairwise_distances(D.equalize())``.
 
     Parameters
     ----------
@@ -51,20 +51,19 @@ def pairwise_distances(
     B : Distributions, array of shape (n_points, n_features) or None, default=None
         Second cohort, of the same features. None compares the distributions of `A` with each other.
     metric : GroundMetric or str, default="euclidean"
-        Distance between points. A name is that of a distance of scikit-learn ("euclidean", "cityblock", "cosine", …).
+        Distance between points, or the name of a distance in scikit-learn ("euclidean", "cityblock", "cosine", …).
     solver : str or Solver, default="exact"
         "exact", "partial", "unbalanced", "coarse", "auto", or an object from `groundmetric.transport`.
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
     max_pivots : int or None, default=None
-        Pivots of the simplex per pair at most, for solvers that have this option; a warning says if the limit was
-        reached. None is a limit that is not reached in practice.
+        Largest number of simplex pivots per pair, for solvers with this option; reaching it is a warning. None is a
+        limit that is not reached in practice.
     verbose : int, default=0
-        1 shows a progress bar where there is a terminal, and prints which solver "auto" has chosen and the possible
-        error of a variant.
+        1 shows a progress bar on a terminal, and prints the choice of "auto" and the error bound of a variant.
     keep : path-like or None, default=None
-        File to which exact distances are written pair by pair, as they are found. Pairs in the file, of the same
-        points, masses and metric, are not computed again. Only for the exact solver.
+        File to which exact distances are written pair by pair during the computation. Pairs in the file with the same
+        points, masses and metric are not computed again. Only for the exact solver.
     **options : Any
         Options of a solver that is given by name, e.g. ``n_groups`` of "coarse"; see the classes in
         `groundmetric.transport`.
@@ -72,7 +71,7 @@ def pairwise_distances(
     Returns
     -------
     array of shape (len(A), len(B))
-        Symmetric with zeros on the diagonal where B is None.
+        Distances; symmetric with zeros on the diagonal if B is None.
 
     Examples
     --------
@@ -96,14 +95,14 @@ def kneighbors(
     n_jobs: int | None = None,
     max_pivots: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest neighbours of every distribution of A among those of B (or among the others of A), exactly.
+    """Find the exact nearest neighbours in B (or in A) of every distribution of A.
 
-    Where the metric is a projection to at most 100 components (the Euclidean metric has one per feature), lower bounds
-    rule most pairs out without a solve: the distance between means, transport along a few lines, and potentials that
-    the costs allow. Under any other metric all pairs are solved.
+    For metrics that project to at most 100 components (the Euclidean metric has one per feature), lower bounds exclude
+    most pairs without a solve: the distance between means, transport along a few lines, and feasible potentials. With
+    other metrics all pairs are solved.
 
-    Distances grow as distributions have fewer points (see `pairwise_distances`), so that distributions of many points
-    are among the nearest of all others. Where numbers of points differ, search among equal numbers:
+    Distances grow as distributions have fewer points (see `pairwise_distances`), which makes distributions with many
+    points the nearest neighbours of most others. If numbers of points differ, search with equal numbers:
     ``n = B.common_size()``, ``kneighbors(A.equalize(n), B.equalize(n))``.
 
     Parameters
@@ -119,7 +118,7 @@ def kneighbors(
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core.
     max_pivots : int or None, default=None
-        Pivots of the simplex per pair at most; a warning says if the limit was reached.
+        Largest number of simplex pivots per pair; reaching it is a warning.
 
     Returns
     -------
@@ -140,7 +139,7 @@ def kneighbors(
 
 
 class Neighbors(NamedTuple):
-    """Nearest neighbours as `kneighbors` returns them, and the number of pairs that were solved."""
+    """Distances and indices as returned by `kneighbors`, and the number of solved pairs."""
 
     distances: np.ndarray
     indices: np.ndarray
@@ -158,9 +157,9 @@ def search_neighbors(
 ) -> Neighbors:
     """Search nearest neighbours and count the solves; see `kneighbors`."""
     A, B = check_cohorts(A, B)
-    others = len(A) - 1 if B is None else len(B)
-    if not isinstance(n_neighbors, numbers.Integral) or not 1 <= n_neighbors <= others:
-        raise ValueError(f"n_neighbors is {n_neighbors}, but there are {others} distributions to choose from")
+    n_candidates = len(A) - 1 if B is None else len(B)
+    if not isinstance(n_neighbors, numbers.Integral) or not 1 <= n_neighbors <= n_candidates:
+        raise ValueError(f"n_neighbors is {n_neighbors}, but there are {n_candidates} distributions to choose from")
     cohorts = (A,) if B is None else (A, B)
     ground = resolve_metric(metric, *cohorts)
     if has_few_components(ground):
@@ -172,7 +171,7 @@ def search_neighbors(
         exact = np.ldexp(exact, exponent)
     else:
         exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
-        n_solves = others * len(A) // (2 if B is None else 1)
+        n_solves = n_candidates * len(A) // (2 if B is None else 1)
     if B is None:
         np.fill_diagonal(exact, np.inf)
     indices = np.argsort(exact, axis=1, kind="stable")[:, :n_neighbors]

@@ -1,8 +1,7 @@
-"""Distributions: many weighted point sets over one feature space, ready to be sliced like an array."""
+"""Distributions: a cohort of weighted point sets in one feature space that can be sliced like an array."""
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -17,42 +16,40 @@ from ._internal.validation import (
     NameIndex,
     ParameterError,
     align_by_name,
-    are_sets,
-    as_points,
     check_features,
     check_number,
-    first_not_finite,
+    is_missing,
     keyed_generator,
     keyed_uniform,
-    lost_variance,
-    moments,
-    number_samples,
     real_array,
     refuse_groups,
     refuse_mask,
     resolve_seed,
-    stack,
 )
 
-# Points of which the means are taken at a time, about.
+# Rows of sparse points that are multiplied at a time, and rows that are searched for NaN at a time.
 _BLOCK = 8192
-# Names that a warning shows.
-_NAMED = 5
-# Distributions of fewer points do not lower the number of points that all are compared with.
+# Entries of points whose squares are summed at a time: 2 MB.
+_BLOCK_ENTRIES = 2**18
+# Squares of smaller numbers are 0 or have lost digits.
+_LEAST_DIFFERENCE = 1e-150
+# Number of names in a warning.
+_SHOWN_NAMES = 5
+# Distributions with fewer points than this do not lower `common_size`.
 _LEAST_COMMON = 10
-# Share of the distributions that may have fewer points than the common number.
+# Share of the distributions that may have fewer points than `common_size`.
 _SHARE_SMALLER = 0.1
 
 
 class SmallSampleWarning(UserWarning):
-    """Distributions have fewer points than the number that all are compared with.
+    """Distributions have fewer points than the number that all distributions are compared with.
 
     Parameters
     ----------
     names : list
         Names of these distributions.
     n : int
-        Number of points that the others are compared with.
+        Number of points of the other distributions.
 
     Examples
     --------
@@ -65,8 +62,8 @@ class SmallSampleWarning(UserWarning):
         self.names, self.n = names, n
 
     def __str__(self) -> str:
-        more = len(self.names) - _NAMED
-        shown = ", ".join(repr(name) for name in self.names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        more = len(self.names) - _SHOWN_NAMES
+        shown = ", ".join(repr(name) for name in self.names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
         count = "1 distribution has" if len(self.names) == 1 else f"{len(self.names)} distributions have"
         return (
             f"{count} fewer than {self.n} points ({shown}), which makes distances to all others larger: exclude small "
@@ -80,35 +77,35 @@ class Distributions:
     Parameters
     ----------
     points : array or sparse matrix of shape (n_points, n_features), or sequence of these
-        All points of all distributions, in any row order. float32 stays float32, everything else becomes float64.
+        All points of all distributions, in any row order. float32 stays float32, other types become float64.
         Without `samples`: the points of each distribution, as a list of arrays of shape (n_i, n_features) or one array
         of shape (n_distributions, n_points, n_features); see `from_arrays`.
     samples : sequence of length n_points or None, default=None
-        Distribution that each point belongs to, as any hashable value. Required where `points` are one table.
+        Distribution of each point, as any hashable value. Required if `points` is a single table.
     weights : sequence of length n_points or None, default=None
-        Mass of each point, scaled so that every distribution has mass 1. None means equal masses.
+        Mass of each point, scaled to a sum of 1 in every distribution. None means equal masses.
     features : sequence of str or None, default=None
-        Names of the features. None takes the names of the columns where `points` is a data frame.
+        Names of the features. None takes the column names of a data frame.
     annotations : dict of str to sequences of length n_points or None, default=None
-        Further values of each point (the type of a cell, say). Learning ignores them; slices include them.
+        Further values of each point, such as cell types. Learning ignores them; slices include them.
     **other : Any
-        Refused with a TypeError; for `groups`, the error says that `samples` is meant.
+        Refused with a TypeError; for `groups`, the error recommends `samples`.
 
     Attributes
     ----------
     names : list
-        The samples, in the order in which they first appear. Labels with names (a Series, a dict) are matched to these,
-        labels without names are in this order.
+        Names of the distributions, in order of first appearance. Labels with names (a Series, a dict) are matched to
+        these names, labels without names are in this order.
     points : array or CSR matrix
-        The points, those of one distribution in consecutive rows.
+        The points; points of one distribution are in consecutive rows.
     bounds : array of shape (n_distributions + 1,)
         Distribution d has the rows ``bounds[d]:bounds[d + 1]`` of `points`.
     weights : array of shape (n_points,)
-        Masses; those of one distribution sum to 1.
+        Masses, with sum 1 in every distribution.
     order : array of shape (n_points,)
-        Row of the input that each row of `points` comes from.
+        Input row of each row of `points`.
     uniform : array of bool of shape (n_distributions,)
-        True for distributions whose points are known to have the same mass.
+        Whether all points of a distribution have the same mass.
     features : list of str or None
         Names of the features.
     annotations : dict of arrays
@@ -116,8 +113,8 @@ class Distributions:
 
     Notes
     -----
-    Where `points` (or else `samples`) has a pandas index, those of `samples`, `weights` and `annotations` that have an
-    index too are matched by it; without an index they are matched by position.
+    If `points` (or else `samples`) has a pandas index, then `samples`, `weights` and `annotations` with an index are
+    matched by it; without an index they are matched by position.
 
     Examples
     --------
@@ -127,11 +124,11 @@ class Distributions:
     (['ann', 'bob'], [2, 1])
     >>> D[[1, 0]].names
     ['bob', 'ann']
-    >>> gm.Distributions([[[0.0, 1.0], [2.0, 3.0]], [[5.0, 5.0]]]).sizes.tolist()  # a distribution in each
+    >>> gm.Distributions([[[0.0, 1.0], [2.0, 3.0]], [[5.0, 5.0]]]).sizes.tolist()  # one distribution per array
     [2, 1]
     """
 
-    # Whether the names are somebody's, so that labels with names go by them; not of rows of an array without an index.
+    # False if the names are only row numbers of an array without an index: labels with names are then not matched.
     _named = True
 
     def __init__(
@@ -146,28 +143,32 @@ class Distributions:
     ) -> None:
         refuse_groups(other, "Distributions")
         if isinstance(points, Distributions):
-            raise TypeError("points are Distributions already: pass them on as they are")
+            raise TypeError("points is already an object of class Distributions: use it directly")
         if samples is None:
-            points, samples, features = _stacked(points, features)
+            if not _are_sets(points):
+                raise TypeError(
+                    "samples are missing: give the distribution of each point, or a list of arrays, one for each"
+                )
+            points, samples, features = _stack(list(points), None, features)  # type: ignore[arg-type]
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
         name_index = NameIndex.of(points, samples, items="points")
-        points = as_points(points)
-        names, codes = number_samples(align_by_name(samples, name_index, "samples"))
+        points = _as_points(points)
+        names, codes = _number_samples(align_by_name(samples, name_index, "samples"))
         if codes.size != points.shape[0]:
             raise ValueError(f"samples has {codes.size} entries for {points.shape[0]} points: one is needed per point")
         if points.shape[0] == 0:
             raise ValueError("no points: at least one distribution with one point is needed")
-        sizes = np.bincount(codes, minlength=len(names))
         order = np.arange(codes.size)
-        if np.any(np.diff(codes) < 0):  # points already together are not copied
+        if np.any(np.diff(codes) < 0):  # points that are already grouped are not copied
             order = np.argsort(codes, kind="stable")
             points = points[order]
         self.names: list[Hashable] = names
+        # Rows in the cohorts from which this one was sliced; see `NameIndex`.
         self._numberings: list[np.ndarray] | None = []
         self.points: Any = points  # array or CSR matrix
         self.order = order
-        self.bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self.bounds = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(names)))])
         self.features = check_features(features, points.shape[1])
         self._check_finite()
         self.weights, self.uniform = self._normalise(align_by_name(weights, name_index, "weights"))
@@ -184,16 +185,16 @@ class Distributions:
         *,
         features: Sequence[str] | None = None,
     ) -> Distributions:
-        """Make one distribution of each array, all of its points with the same mass.
+        """Make one distribution of each array, with equal masses.
 
         Parameters
         ----------
         arrays : sequence of arrays or sparse matrices of shape (n_points, n_features)
             Points of each distribution: at least one, and the same number of features in all.
         names : sequence of hashable values or None, default=None
-            Name of each distribution, without repetition. None names them 0, 1, 2, ….
+            Unique name of each distribution. None names them 0, 1, 2, ….
         features : sequence of str or None, default=None
-            Names of the features. None takes the names of the columns where the arrays are data frames.
+            Names of the features. None takes the column names of data frames.
 
         Returns
         -------
@@ -214,7 +215,7 @@ class Distributions:
                 raise ValueError("names are not unique: each array is a distribution of its own")
         if not len(arrays):
             raise ValueError("no arrays: at least one distribution with one point is needed")
-        points, samples, features = stack(list(arrays), names, features)
+        points, samples, features = _stack(list(arrays), names, features)
         return cls(points, samples, features=features)
 
     @property
@@ -224,28 +225,38 @@ class Distributions:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(number of distributions, number of features), so that scikit-learn counts and slices distributions."""
+        """(number of distributions, number of features); scikit-learn counts and slices distributions by it."""
         return len(self.names), self.points.shape[1]
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, indices: Any) -> Distributions:
-        """The distributions at these places (integers, a slice, or a mask, which may carry names), in that order."""
-        if isinstance(indices, tuple):  # scikit-learn asks for X[indices, ...]
+        """Select distributions by integers, a slice, or a mask; a mask with names is aligned by name."""
+        if isinstance(indices, tuple):  # scikit-learn evaluates X[indices, ...]
             indices = indices[0]
-        chosen = np.atleast_1d(np.arange(len(self))[self._as_places(indices)])
-        rows = self._rows(chosen)
+        refuse_mask(indices, "indices")
+        if str(getattr(indices, "dtype", "")) in ("bool", "boolean") or isinstance(indices, Mapping):
+            indices = np.asarray(align_by_name(indices, self.name_index, "indices"), dtype=bool)
+        selected = np.atleast_1d(np.arange(len(self))[indices])
         part = object.__new__(Distributions)
-        part.names, part._named = [self.names[d] for d in chosen], self._named
-        whole = np.array_equal(chosen, np.arange(len(self)))  # a sparse matrix would be copied all the same
-        part._numberings = self._numberings if whole else self._sliced_numberings(chosen)
-        part.points = self.points if whole else self.points[rows]
-        part.order = self.order[rows]
-        part.bounds = np.concatenate([[0], np.cumsum(self.sizes[chosen])])
-        part.features = self.features
-        part.weights = self.weights[rows]
-        part.uniform = self.uniform[chosen]
+        part.names, part._named, part.features = [self.names[d] for d in selected], self._named, self.features
+        part.bounds = np.concatenate([[0], np.cumsum(self.sizes[selected])])
+        part.uniform = self.uniform[selected]
+        rows: slice | np.ndarray = slice(None)
+        if np.array_equal(selected, np.arange(len(self))):
+            part._numberings, part.points = self._numberings, self.points
+        else:
+            if np.all(np.diff(selected) == 1) and selected.size:  # a slice of rows is not copied
+                rows = slice(self.bounds[selected[0]], self.bounds[selected[-1] + 1])
+            else:
+                ranges = [np.arange(self.bounds[d], self.bounds[d + 1]) for d in selected]
+                rows = np.concatenate(ranges) if ranges else np.empty(0, np.intp)
+            part.points = self.points[rows]
+            part._numberings = self._numberings
+            if part._numberings is not None:
+                part._numberings = [selected, *(numbering[selected] for numbering in part._numberings)]
+        part.order, part.weights = self.order[rows], self.weights[rows]
         part.annotations = {key: values[rows] for key, values in self.annotations.items()}
         return part
 
@@ -254,14 +265,14 @@ class Distributions:
 
     @property
     def name_index(self) -> NameIndex:
-        """The names in their order: what `validation.align_by_name` asks for."""
+        """Names in order, to which labels, groups and weights with names are aligned."""
         return NameIndex(self.names, self._numberings) if self._named else NameIndex(None, None, n=len(self))
 
     def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
-        """Refused: one array of all points would not say which distribution they are of."""
+        """Raise: one array of all points would lose the distribution of each point."""
         raise TypeError(
-            "Distributions are no array: a step of scikit-learn that works on points, such as StandardScaler(), takes "
-            "them as PointwiseTransformer(StandardScaler()); all points together are in `.points`"
+            "Distributions cannot be converted to an array: wrap a scikit-learn step that works on points, such as "
+            "StandardScaler(), as PointwiseTransformer(StandardScaler()); `.points` has the points of all distributions"
         )
 
     def with_points(self, points: PointsLike, features: Sequence[str] | None = None) -> Distributions:
@@ -270,17 +281,17 @@ class Distributions:
         Parameters
         ----------
         points : array or sparse matrix of shape (n_points, n_features)
-            New coordinates, one row for each row of the present `points`; the number of features may differ.
+            New coordinates, one row for each row of `self.points`; the number of features may differ.
         features : sequence of str or None, default=None
-            Names of the new features. None means that they have no names.
+            Names of the new features. None: features without names.
 
         Returns
         -------
         Distributions
-            New distributions; the present ones are not changed.
+            New distributions; the original object is not changed.
         """
         part = self[:]
-        points = as_points(points)
+        points = _as_points(points)
         if points.shape[0] != self.points.shape[0]:
             raise ValueError(f"{points.shape[0]} points in place of {self.points.shape[0]}: one is needed for each")
         part.points, part.features = points, check_features(features, points.shape[1])
@@ -293,7 +304,7 @@ class Distributions:
         Returns
         -------
         Distributions
-            The distributions without these points; the object itself where there are none.
+            The distributions without these points; the object itself if all points have mass.
         """
         keep = np.flatnonzero(self.weights >= 2.0**-60)
         return self if keep.size == self.weights.size else self._keep_rows(keep)
@@ -301,9 +312,8 @@ class Distributions:
     def subsample(self, n: int, *, random_state: RandomState = None) -> Distributions:
         """Draw at most `n` points of each distribution at random, without replacement.
 
-        The masses of the drawn points are scaled so that every distribution has mass 1 again. The draw of a
-        distribution depends on the seed, its name and its points only: not on the order of the rows, nor on the other
-        distributions.
+        The masses of the drawn points are scaled to a sum of 1 in every distribution. The draw of a distribution
+        depends on the seed, its name and its points, but not on the order of the rows or on other distributions.
 
         Parameters
         ----------
@@ -315,7 +325,7 @@ class Distributions:
         Returns
         -------
         Distributions
-            The same distributions with the points that were drawn, in the order that they had.
+            The same distributions with the drawn points, in their original order.
 
         See Also
         --------
@@ -326,38 +336,37 @@ class Distributions:
         >>> Distributions([[0.0], [1.0], [2.0]], samples=["a", "a", "b"]).subsample(1, random_state=0).sizes.tolist()
         [1, 1]
         """
-        if not isinstance(n, numbers.Integral) or n < 1:
-            raise ValueError(f"n is {n!r}: a whole number of at least 1 is needed")
+        check_number("n", n, low=1, whole=True)
         seed, directions = resolve_seed(random_state), self._directions()
         drawn = []
-        for d, (low, size) in enumerate(zip(self.bounds[:-1], self.sizes, strict=True)):
-            rows = np.arange(low, low + size)
-            if size > n:
-                chosen = keyed_generator(seed, self.names[d]).permutation(size)[:n]
-                rows = np.sort(self._canonical_rows(d, directions)[chosen])
+        for d, (low, high) in enumerate(pairwise(self.bounds)):
+            rows = np.arange(low, high)
+            if rows.size > n:
+                selected = keyed_generator(seed, self.names[d]).permutation(rows.size)[:n]
+                rows = np.sort(self._canonical_rows(d, directions)[selected])
             drawn.append(rows)
         part = self._keep_rows(np.concatenate(drawn))
         totals = np.add.reduceat(part.weights, part.bounds[:-1])
         empty = np.flatnonzero(totals <= 0.0)
         if empty.size:
-            raise ValueError(f"the points drawn from {self.names[empty[0]]!r} have no mass: use `with_mass()` first")
+            raise ValueError(f"the points drawn from {self.names[empty[0]]!r} have zero mass: use `with_mass()` first")
         part.weights = part.weights / np.repeat(totals, part.sizes)
         return part
 
     @property
     def effective_sizes(self) -> np.ndarray:
-        """Kish's effective sample size of each distribution: its number of points where all have the same mass."""
+        """Kish's effective sample size of each distribution; with equal masses, its number of points."""
         squares = np.add.reduceat(np.square(self.weights), self.bounds[:-1])
         return np.where(self.uniform, self.sizes, np.minimum(1.0 / squares, self.sizes))
 
     def common_size(self, max_points: int | None = None) -> int:
         """Return a number of points that all distributions can be compared with.
 
-        Empirical Wasserstein distances grow as distributions have fewer points, so that distributions of different
-        sizes are compared by equal numbers of points. This is the smallest (effective) size, except that one
-        distribution, or a tenth of them, may be smaller than the result if it is at most 10 and half the median size:
-        a few very small distributions do not decide for all. If more were smaller, as when one class has few points,
-        their number of points would act as a feature.
+        Empirical Wasserstein distances grow as distributions have fewer points. Distributions of different sizes are
+        therefore compared by equal numbers of points: the smallest (effective) size. A few very small distributions do
+        not determine the number for all: one distribution, or a tenth of them, may be smaller than the result if the
+        result is at most 10 and half the median size. If more were smaller, for example because one class has few
+        points, the number of points would act as a feature.
 
         Parameters
         ----------
@@ -381,11 +390,11 @@ class Distributions:
         return size if max_points is None else min(size, int(max_points))
 
     def equalize(self, n: int | None = None, *, random_state: RandomState = 0) -> Distributions:
-        """Draw the same number of points from each distribution, so that their distances are comparable.
+        """Draw the same number of points from each distribution, which makes their distances comparable.
 
         Points of equal mass are drawn without replacement. Where masses differ, a point is drawn with a probability
         proportional to its mass (systematic sampling), and drawn points have equal masses. The draw of a distribution
-        depends on the seed, its name and its points only.
+        depends only on the seed, its name and its points.
 
         Parameters
         ----------
@@ -397,7 +406,7 @@ class Distributions:
         Returns
         -------
         Distributions
-            The same distributions with the drawn points, in an order that does not depend on that of the rows.
+            The same distributions with the drawn points, in an order that does not depend on the order of the rows.
 
         Examples
         --------
@@ -406,8 +415,7 @@ class Distributions:
         [30, 30]
         """
         n = self.common_size() if n is None else n
-        if not isinstance(n, numbers.Integral) or n < 1:
-            raise ValueError(f"n is {n!r}: a whole number of at least 1 is needed")
+        check_number("n", n, low=1, whole=True)
         seed, directions = resolve_seed(random_state), self._directions()
         drawn, masses, uniform = [], [], []
         for d in range(len(self)):
@@ -434,7 +442,7 @@ class Distributions:
         return part
 
     def _directions(self) -> np.ndarray:
-        """Return one number for each feature, by its name where it has one, that orders points (see below)."""
+        """Return a coefficient for each feature (by its name, if any) of the projection that orders points."""
         return keyed_uniform(self.features if self.features is not None else range(self.shape[1]), "direction") - 0.5
 
     def _canonical_rows(self, d: int, directions: np.ndarray) -> np.ndarray:
@@ -443,7 +451,7 @@ class Distributions:
         return low + np.argsort(self.points[low:high] @ directions, kind="stable")
 
     def _keep_rows(self, rows: np.ndarray) -> Distributions:
-        """The same distributions with these rows of `points` only, at least one of each."""
+        """Return the same distributions with these rows of `points` only, at least one of each."""
         part = self[:]
         owner = np.repeat(np.arange(len(self)), self.sizes)[rows]
         part.points, part.order, part.weights = self.points[rows], self.order[rows], self.weights[rows]
@@ -464,7 +472,7 @@ class Distributions:
             for d, (low, high) in enumerate(pairwise(self.bounds)):
                 np.einsum("p,pf->f", self.weights[low:high], self.points[low:high], out=means[d])
             return means
-        # Some at a time: a product makes a copy of the points in double precision.
+        # In blocks of distributions, because a product copies its points in double precision.
         cuts = np.flatnonzero(np.diff(self.bounds[:-1] // _BLOCK)) + 1
         for low, high in pairwise([0, *cuts.tolist(), len(self)]):
             start, stop = self.bounds[low], self.bounds[high]
@@ -479,15 +487,15 @@ class Distributions:
         Parameters
         ----------
         weighted : bool, default=True
-            A point counts as its mass times the number of points of its distribution: as one where all of these have
-            the same mass. False: every point counts as one.
+            Weight points by their mass times the number of points of their distribution, which is 1 if all points of
+            the distribution have the same mass. False: every point has weight 1.
 
         Returns
         -------
         means : array of shape (n_features,)
             Mean of each feature.
         variances : array of shape (n_features,)
-            Variance of each feature; exactly 0 for a constant one.
+            Variance of each feature; exactly 0 for a constant feature.
 
         Examples
         --------
@@ -497,35 +505,21 @@ class Distributions:
         """
         weights = None if not weighted or self.uniform.all() else self.weights * np.repeat(self.sizes, self.sizes)
         with np.errstate(over="ignore", invalid="ignore"):
-            means, variances = moments(self.points, weights)
-        for bad, remedy in ((~np.isfinite(variances), "divide"), (lost_variance(self.points, variances), "multiply")):
-            if bad.any():
-                name = self._feature_name(int(np.argmax(bad)))
+            means, variances = _moments(self.points, weights)
+        underflow, constant = np.zeros(variances.size, bool), np.flatnonzero(variances == 0)
+        if constant.size:  # a variance of 0 is wrong if features differ, but by less than the root of the least number
+            columns = self.points[:, constant]
+            extent = columns.max(axis=0) - columns.min(axis=0)
+            extent = extent.toarray().ravel() if sparse.issparse(columns) else extent
+            underflow[constant] = (extent > 0) & (extent < _LEAST_DIFFERENCE)
+        for is_bad, remedy in ((~np.isfinite(variances), "divide"), (underflow, "multiply")):
+            if is_bad.any():
+                name = self._feature_name(int(np.argmax(is_bad)))
                 raise ValueError(f"the variance of {name} is out of the range of numbers: {remedy} it by a constant")
         return means, variances
 
-    def _as_places(self, indices: Any) -> Any:
-        """A mask with names goes by these: ``D[y == "ill"]`` for a `y` that is sorted by name."""
-        refuse_mask(indices, "indices")
-        if str(getattr(indices, "dtype", "")) in ("bool", "boolean") or isinstance(indices, Mapping):
-            return np.asarray(align_by_name(indices, self.name_index, "indices"), dtype=bool)
-        return indices
-
-    def _sliced_numberings(self, chosen: np.ndarray) -> list[np.ndarray] | None:
-        """Rows that the chosen ones have here, and had before: an index of these means position (see `NameIndex`)."""
-        if self._numberings is None:
-            return None
-        return [chosen, *(rows[chosen] for rows in self._numberings)]
-
-    def _rows(self, chosen: np.ndarray) -> slice | np.ndarray:
-        """Rows of the chosen distributions; a slice where they are consecutive, so that nothing is copied."""
-        if chosen.size and np.all(np.diff(chosen) == 1):
-            return slice(self.bounds[chosen[0]], self.bounds[chosen[-1] + 1])
-        parts = [np.arange(self.bounds[d], self.bounds[d + 1]) for d in chosen]
-        return np.concatenate(parts) if parts else np.empty(0, np.intp)
-
     def _per_point(self, key: str, values: Any) -> np.ndarray:
-        """An input with one entry per point, in the order of `points`."""
+        """Return an input with one entry per point in the order of `points`."""
         refuse_mask(values, key)
         values = np.asarray(values)
         if values.shape != (self.order.size,):
@@ -539,32 +533,39 @@ class Distributions:
         return f"feature {self.features[column]!r}" if self.features else f"feature {column}"
 
     def _check_finite(self) -> None:
-        where = first_not_finite(self.points)
-        if where is None:
-            return
-        row, column = where
-        feature, name = self._feature_name(column), self._name_of_row(row)
-        raise ValueError(
-            f"points contain NaN or infinity: {self.points[row, column]} at row {self.order[row]}, {feature}, of "
-            f"distribution {name!r}; drop the point or fill the value"
-        )
+        """Raise if a coordinate is NaN or infinite."""
+        # A finite sum proves that all entries are finite. An infinite sum may be an overflow, so blocks are searched.
+        with np.errstate(over="ignore", invalid="ignore"):
+            stored = self.points.data if sparse.issparse(self.points) else self.points
+            if np.isfinite(np.sum(stored, dtype=np.float64)):
+                return
+        for low in range(0, self.points.shape[0], _BLOCK):
+            block = self.points[low : low + _BLOCK]
+            is_bad = ~np.isfinite(block.toarray() if sparse.issparse(block) else block)
+            if is_bad.any():
+                row, column = np.argwhere(is_bad)[0] + [low, 0]
+                raise ValueError(
+                    f"points contain NaN or infinity: {self.points[row, column]} at row {self.order[row]}, "
+                    f"{self._feature_name(column)}, of distribution {self._name_of_row(row)!r}; drop the point or fill "
+                    "the value"
+                )
 
     def _normalise(self, weights: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Masses that sum to 1 in every distribution, and which distributions have equal masses."""
+        """Return masses with sum 1 in every distribution, and the mask of distributions with equal masses."""
         starts, sizes = self.bounds[:-1], self.sizes
         if weights is None:
             return np.repeat(1.0 / sizes, sizes), np.ones(len(self), bool)
         weights = self._per_point("weights", real_array(weights, "weights")).astype(np.float64)
-        bad = ~np.isfinite(weights) | (weights < 0)
-        if bad.any():
-            row = int(np.argmax(bad))
+        is_bad = ~np.isfinite(weights) | (weights < 0)
+        if is_bad.any():
+            row = int(np.argmax(is_bad))
             raise ValueError(
                 f"weights must be finite and not negative: {weights[row]} at row {self.order[row]} of distribution "
                 f"{self._name_of_row(row)!r}"
             )
         largest = np.maximum.reduceat(weights, starts)
         uniform = largest == np.minimum.reduceat(weights, starts)
-        weights = weights / np.repeat(np.where(largest > 0, largest, 1.0), sizes)  # so that no sum overflows
+        weights = weights / np.repeat(np.where(largest > 0, largest, 1.0), sizes)  # prevents overflow of the sums
         totals = np.add.reduceat(weights, starts)
         if not np.all(totals > 0):
             name = self.names[int(np.argmin(totals > 0))]
@@ -573,7 +574,7 @@ class Distributions:
 
 
 def resolve_n_points(n_points: int | str | None, D: Distributions) -> int | None:
-    """Return the number of points per distribution that a parameter `n_points` means for a cohort.
+    """Return the number of points per distribution for a value of the parameter `n_points`.
 
     "equal" is `common_size()` of the distributions without points of zero mass, None all points.
 
@@ -594,9 +595,9 @@ def resolve_n_points(n_points: int | str | None, D: Distributions) -> int | None
 def with_equal_points(
     D: Distributions, n: int | None, *, random_state: RandomState = 0, warn: bool = True, stacklevel: int = 2
 ) -> Distributions:
-    """Return the distributions with `n` points each, drawn by `Distributions.equalize`; as given where n is None.
+    """Return the distributions with `n` points each, drawn by `Distributions.equalize`; None: all points.
 
-    Distributions that have `n` points each are returned as they are. A SmallSampleWarning names those with fewer.
+    If all distributions have `n` points, the object itself is returned. A SmallSampleWarning names smaller ones.
 
     >>> D = Distributions(np.arange(130.0)[:, None], np.repeat(["a", "b"], [30, 100]))
     >>> drawn = with_equal_points(D, 20)
@@ -614,7 +615,7 @@ def with_equal_points(
 
 
 def as_distributions(X: Any) -> Distributions:
-    """X itself; a distribution of each of several arrays; or of each row of a 2-D array, named by its index if any."""
+    """Return Distributions unchanged; convert several arrays, or the rows of a 2-D array, to one distribution each."""
     X = gathered(X)
     if isinstance(X, Distributions):
         return X
@@ -623,27 +624,113 @@ def as_distributions(X: Any) -> Distributions:
 
 
 def gathered(X: Any) -> Any:
-    """Distributions of a list of 2-D arrays or a 3-D array, which go by position; anything else as it is."""
-    if isinstance(X, Distributions) or not are_sets(X):
+    """Convert a list of 2-D arrays or a 3-D array to Distributions without names; return other input unchanged."""
+    if isinstance(X, Distributions) or not _are_sets(X):
         return X
     D = Distributions.from_arrays(list(X))
     D._named = False
     return D
 
 
-def _stacked(points: Any, features: Sequence[str] | None) -> tuple[Any, Any, Any]:
-    """All points of several arrays, the number of the array of each, and names of the features."""
-    if not are_sets(points):
-        raise TypeError(
-            "samples are missing: say which distribution each point belongs to, or give a list of arrays, one for each"
-        )
-    return stack(list(points), None, features)
-
-
 def named_rows(D: Distributions, name_index: NameIndex) -> Distributions:
-    """Distributions of one row each, in the order of the rows, with the names of these, which may repeat."""
+    """Give distributions of one row each the names of the rows, which may repeat."""
     D._named = name_index.names is not None
     if name_index.names is not None:
         D.names = list(name_index.names)
-    D._numberings = None  # others slice arrays and data frames, and leave no trace
+    D._numberings = None  # callers may have sliced the array or data frame
     return D
+
+
+def _as_points(points: Any, name: str = "points") -> Any:
+    """Return a 2-D array or CSR matrix of float32 or float64; copy only if necessary."""
+    if sparse.issparse(points):
+        points = points.tocsr()
+        points = sparse.csr_matrix((real_array(points.data, name), points.indices, points.indptr), points.shape)
+    else:
+        points = np.ascontiguousarray(real_array(points, name))
+    if points.ndim != 2:
+        raise ValueError(f"{name} have shape {points.shape}: expected two dimensions, (n_points, n_features)")
+    if points.shape[1] == 0:
+        raise ValueError(f"{name} have 0 features: at least one is needed")
+    return points
+
+
+def _are_sets(X: Any) -> bool:
+    """Return whether X is a list of point sets (or a 3-D array) rather than a single table of points."""
+    if getattr(X, "ndim", None) == 3:
+        return True
+    if not isinstance(X, list | tuple) and str(getattr(X, "dtype", "")) != "object":
+        return False
+    if not len(X) or getattr(X, "ndim", 1) != 1 or hasattr(X, "iloc"):
+        return False
+    first = X[0]
+    nested = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], list | tuple | np.ndarray)
+    return getattr(first, "ndim", None) == 2 or nested
+
+
+def _stack(arrays: list[Any], names: list[Hashable] | None, features: Any) -> tuple[Any, list[Hashable], Any]:
+    """Return the points of all arrays, the name of the array of each point, and the names of the features."""
+    names = list(range(len(arrays))) if names is None else names
+    columns = [list(map(str, array.columns)) for array in arrays if hasattr(array, "columns")]
+    if any(names != columns[0] for names in columns):
+        raise ValueError("the data frames have different columns: give each the same, in the same order")
+    sets = []
+    for name, array in zip(names, arrays, strict=True):
+        points = _as_points(array, f"the points of distribution {name!r}")
+        if points.shape[0] == 0:
+            raise ValueError(f"distribution {name!r} is empty: drop it or give it at least one point")
+        sets.append(points)
+    widths = {points.shape[1] for points in sets}
+    if len(widths) > 1:
+        raise ValueError(f"arrays have {sorted(widths)} features: all need the same")
+    points = sparse.vstack(sets, format="csr") if any(map(sparse.issparse, sets)) else np.vstack(sets)
+    samples = [name for name, points in zip(names, sets, strict=True) for _ in range(points.shape[0])]
+    return points, samples, columns[0] if features is None and columns else features
+
+
+def _number_samples(samples: Iterable[Hashable]) -> tuple[list[Hashable], np.ndarray]:
+    """Return names in order of first appearance, and the position of each entry's name in this list."""
+    refuse_mask(samples, "samples")
+    array = samples.to_numpy() if hasattr(samples, "to_numpy") else samples
+    if isinstance(array, np.ndarray) and array.ndim != 1:
+        raise ValueError(f"samples has shape {array.shape}: expected one entry per point, e.g. a single column")
+    if isinstance(array, np.ndarray) and array.dtype != object:  # numpy is faster for millions of points
+        values, first, codes = np.unique(array, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty(values.size, np.intp)
+        rank[order] = np.arange(values.size)
+        values, codes = values[order], rank[codes]
+        names = list(values) if values.dtype.kind in "mM" else values.tolist()  # tolist turns dates into numbers
+    else:
+        number_of: dict[Hashable, int] = {}
+        codes = np.fromiter((number_of.setdefault(sample, len(number_of)) for sample in samples), np.intp)
+        names = list(number_of)
+    for name in names:
+        if is_missing(name):
+            raise ValueError(f"samples contain a missing value ({name!r}): every point needs a distribution")
+    return names, codes
+
+
+def _moments(points: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of every feature, in double precision and without a copy of the points."""
+    if sparse.issparse(points):
+        from sklearn.utils.sparsefuncs import mean_variance_axis
+
+        weights = None if weights is None else weights.astype(points.dtype)
+        mean, variance = mean_variance_axis(points, axis=0, weights=weights)
+        return mean.astype(np.float64), variance.astype(np.float64)
+    # Deviations from the first point rather than from zero: the variance of a constant feature is exactly 0.
+    origin = points[0].astype(np.float64)
+    total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
+    rows = max(1, _BLOCK_ENTRIES // points.shape[1])
+    for low in range(0, points.shape[0], rows):
+        deviation = points[low : low + rows] - origin
+        if weights is None:
+            total += deviation.sum(axis=0)
+            squares += np.einsum("pf,pf->f", deviation, deviation)
+        else:
+            total += weights[low : low + rows] @ deviation
+            squares += weights[low : low + rows] @ deviation**2
+    mass = points.shape[0] if weights is None else weights.sum()
+    shift = total / mass
+    return origin + shift, np.maximum(squares / mass - shift**2, 0.0)

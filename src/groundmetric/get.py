@@ -1,4 +1,4 @@
-"""Results out of an AnnData, in scanpy's manner: the metric itself, and tables of genes and of distances."""
+"""Results in an AnnData, in the style of scanpy: the metric, and tables of genes and of distances."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def __dir__() -> list[str]:
 
 
 def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
-    """Rebuild the metric that `tl.learn` found.
+    """Return the metric that `tl.learn` has learned.
 
-    The metric is in `uns`, so it is the same after genes were dropped or reordered.
+    It is stored in `uns` and does not change if genes are dropped or reordered.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
     Returns
     -------
     GroundMetric
-        With the names of its genes; a copy, which `metric.save(path)` writes to a file.
+        The metric with the names of its genes; `metric.save(path)` writes it to a file.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
 
 
 def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
-    """Table of the genes that the metric was learned from, the most important first.
+    """Return a table of the genes of the metric, the most important first.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row per gene (with `use_rep`: per dimension), by its name. Column "importance": its share, all summing to 1.
-        Of an ensemble, "low" and "high" as well: 95% of its members lie between, and so does the importance; and
-        "selected", the share of members in which the gene is among the 20 most important.
+        A row per gene (with `use_rep`: per dimension). Column "importance": importances, summing to 1. For an
+        ensemble also "low" and "high", bounds that include the importance and 95% of the members; and "selected", the
+        share of members in which the gene is among the 20 most important.
 
     Examples
     --------
@@ -80,17 +80,17 @@ def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
 
     with Source(adata) as source:
         entry = source.uns_entry(key)
-        found = read_entry(entry, key, "adata").metric
-    columns = {"importance": found.importance()}
+        learned = read_entry(entry, key, "adata").metric
+    columns = {"importance": learned.importance()}
     results = EnsembleResults.read(entry)
     if results is not None:
         columns |= {"low": results.interval[0], "high": results.interval[1], "selected": results.selected}
-    table = pd.DataFrame(columns, index=pd.Index(found.features, name="gene"))
+    table = pd.DataFrame(columns, index=pd.Index(learned.features, name="gene"))
     return table.sort_values("importance", ascending=False, kind="stable")
 
 
 def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
-    """Table of the distances between samples.
+    """Return a table of the distances between samples.
 
     Parameters
     ----------
@@ -119,11 +119,11 @@ def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     with Source(samples) as source:
         if not source.has_representation(f"X_{key}_distances"):
             raise ValueError(
-                f"obsm has no {f'X_{key}_distances'!r}: pass the AnnData that tl.samples or tl.transfer returns, "
-                "or the key that tl.learn was run with"
+                f"obsm lacks {f'X_{key}_distances'!r}: give the AnnData that tl.samples or tl.transfer returns, and "
+                "the key_added of tl.learn as key"
             )
-        found = np.array(source.representation(f"X_{key}_distances")[:])
+        values = np.array(source.representation(f"X_{key}_distances")[:])
         training = source.uns_entry(key).get("training_samples")
         rows = source.obs.index
     columns = rows if training is None else pd.Index([str(name) for name in training])
-    return pd.DataFrame(found, rows, columns)
+    return pd.DataFrame(values, rows, columns)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import block_diag
 
 from ._internal.types import FilePath, GenesLike
 from ._internal.validation import ParameterError, check_number
@@ -17,20 +19,20 @@ if TYPE_CHECKING:
     from anndata import AnnData
     from mudata import MuData
 
-# Annotation of points that says which cell they are, in every modality.
+# Annotation of points with the name of their cell, in every modality.
 CELL = "cell"
 
 
 class Modalities:
-    """The same distributions (samples) in several modalities, each with features and points of its own.
+    """The same distributions (samples) in several modalities, each with its own features and points.
 
-    Where modalities are measured on the same cells, the annotation "cell" of the points says which cell each is, and
-    `joint` has all features of a cell side by side.
+    If modalities are measured on the same cells, the annotation "cell" of the points names the cells, and `joint`
+    combines the features of all modalities.
 
     Parameters
     ----------
     parts : dict of str to Distributions
-        Distributions of each modality. All have the same names, in any order; that of the first is kept.
+        Distributions of each modality. All have the same names; the order of the first modality is used.
 
     Attributes
     ----------
@@ -79,28 +81,27 @@ class Modalities:
         Parameters
         ----------
         mdata : MuData, path of an .h5mu file, or dict of str to AnnData
-            Modalities; of a MuData or dict in memory, the package mudata is not needed.
+            Modalities. Only a path needs the package mudata.
         sample_key : str
-            Column with the sample (patient) of each cell, in `obs` of the modality or else in that of `mdata`.
+            Column with the sample (patient) of each cell, in `obs` of the modality or else in `mdata.obs`.
         modalities : sequence of str or None, default=None
             Modalities to read; None: all.
         layer : dict of str to str or None, default=None
-            Layer to read, by modality; of others X.
+            Layer to read, by modality; X for modalities without an entry.
         use_rep : dict of str to str or None, default=None
-            Entry of `obsm` to read in place of features, by modality.
+            Entry of `obsm` to read instead of features, by modality.
         genes : dict of str to rules or None, default=None
-            Features to read, by modality, as `tl.learn` takes them ("variance", "all", a number, a list, a column of
-            `var`). None: as there.
+            Features to read, by modality, as in `tl.learn` ("variance", "all", a number, a list, a column of `var`).
+            None: the default of `tl.learn`.
         n_cells : int or None, default=1000
-            Cells of each sample at most, the same in modalities that have the same cells. None: all.
+            Largest number of cells per sample, the same cells in all modalities that have them. None: all.
         random_state : int, default=0
             Seed of the draw.
 
         Returns
         -------
         Modalities
-            Samples in the order in which they first appear in the first modality; names of cells in the annotation
-            "cell".
+            Samples in order of first appearance in the first modality; names of cells in the annotation "cell".
         """
         from ._anndata.cohort import read_modalities
 
@@ -116,14 +117,14 @@ class Modalities:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(number of distributions, number of features of all modalities), so that scikit-learn can slice them."""
+        """(number of distributions, number of features of all modalities); scikit-learn slices modalities by it."""
         return len(self), sum(D.shape[1] for D in self.parts.values())
 
     def __getitem__(self, key: Any) -> Any:
-        """The Distributions of a modality, by its name; or all modalities of the distributions at some places."""
+        """Return the Distributions of a modality by its name, or the distributions at given positions."""
         if isinstance(key, str):
             if key not in self.parts:
-                raise KeyError(f"there is no modality {key!r}: there are {list(self.parts)}")
+                raise KeyError(f"unknown modality {key!r}: expected one of {list(self.parts)}")
             return self.parts[key]
         return Modalities({modality: D[key] for modality, D in self.parts.items()})
 
@@ -131,12 +132,12 @@ class Modalities:
         return iter(self.parts)
 
     def __repr__(self) -> str:
-        each = ", ".join(f"{modality}: {D.shape[1]} features" for modality, D in self.parts.items())
-        return f"Modalities({len(self)} distributions, {each})"
+        features = ", ".join(f"{modality}: {D.shape[1]} features" for modality, D in self.parts.items())
+        return f"Modalities({len(self)} distributions, {features})"
 
     def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
-        """Refused, as of Distributions."""
-        raise TypeError("Modalities are no array: use those of one modality, X['rna'], or X.joint()")
+        """Raise, as Distributions do."""
+        raise TypeError("Modalities cannot be converted to an array: use one modality, X['rna'], or X.joint()")
 
     @property
     def matched(self) -> bool:
@@ -144,22 +145,23 @@ class Modalities:
         parts = list(self.parts.values())
         if any(CELL not in D.annotations for D in parts):
             return False
-        cells = [[set(D.annotations[CELL][low:high]) for low, high in _bounds(D)] for D in parts]
-        return all(other == cells[0] for other in cells)
+        cells = [[set(D.annotations[CELL][low:high]) for low, high in pairwise(D.bounds)] for D in parts]
+        return all(sets == cells[0] for sets in cells)
 
     def joint(self) -> Distributions:
-        """Distributions of cells that are in all modalities, with the features of all: "rna:CD8A", "protein:CD8".
+        """Combine the features of all modalities ("rna:CD8A", "protein:CD8") for cells that all modalities have.
 
-        Transport between them moves a cell with all its features at once, so that it sees which go together.
+        Transport between joint distributions moves a cell with all its features, and thus depends on combinations of
+        features across modalities.
 
         Returns
         -------
         Distributions
-            The samples with the cells that all modalities have, in the order of the first.
+            The samples with the cells that all modalities have, in the order of the first modality.
         """
         rows = self._shared_rows()
         parts = list(self.parts.values())
-        blocks = [D.points[chosen] for D, chosen in zip(parts, rows, strict=True)]
+        blocks = [D.points[selected] for D, selected in zip(parts, rows, strict=True)]
         if all(map(sparse.issparse, blocks)):
             points = sparse.hstack(blocks, format="csr")
         else:
@@ -167,16 +169,16 @@ class Modalities:
         first = parts[0]
         owners = np.repeat(np.arange(len(self)), first.sizes)[rows[0]]
         weights = None if first.uniform.all() else first.weights[rows[0]]
-        found = Distributions(points, owners, weights=weights, features=self._joint_features())
-        found.names, found._numberings = list(self.names), None
-        found.annotations = {CELL: first.annotations[CELL][rows[0]]}
-        return found
+        joint = Distributions(points, owners, weights=weights, features=self._joint_features())
+        joint.names, joint._numberings = list(self.names), None
+        joint.annotations = {CELL: first.annotations[CELL][rows[0]]}
+        return joint
 
     def joint_metric(self, metrics: Mapping[str, GroundMetric | str], weights: Mapping[str, float]) -> GroundMetric:
-        """The metric between cells whose squared distance is a weighted sum of those of the modalities.
+        """Return a metric between cells whose squared distance is a weighted sum over modalities.
 
-        Each modality counts in units of the spread of its points under its metric, so that with equal weights all
-        contribute as much to the squared distance of two cells.
+        Distances of a modality are divided by the spread of its points under its metric: with equal weights, all
+        modalities contribute equally to the squared distance of two cells.
 
         Parameters
         ----------
@@ -201,7 +203,13 @@ class Modalities:
         >>> metric.components.round(3).tolist()
         [[0.949, 0.0], [0.0, 0.032]]
         """
-        shares = self._shares(weights)
+        if set(weights) != set(self.parts):
+            raise ParameterError("weights", dict(weights), f": expected a weight for each of {list(self.parts)}")
+        for modality, weight in weights.items():
+            check_number(f"weight of {modality!r}", weight, low=0.0)
+        total = float(sum(weights.values()))
+        if total == 0.0:
+            raise ParameterError("weights", dict(weights), ": expected one above 0")
         blocks = []
         for modality, D in self.parts.items():
             if modality not in metrics:
@@ -210,25 +218,10 @@ class Modalities:
                 )
             components = _components(metrics[modality], D, modality)
             spread = float(np.sqrt(GroundMetric(components).project(D).var(axis=0).sum())) or 1.0
-            blocks.append(np.sqrt(shares[modality]) / spread * components)
-        rows, columns = sum(map(len, blocks)), self.shape[1]
-        stacked, row, column = np.zeros((rows, columns)), 0, 0
-        for block in blocks:
-            stacked[row : row + block.shape[0], column : column + block.shape[1]] = block
-            row, column = row + block.shape[0], column + block.shape[1]
+            blocks.append(np.sqrt(weights[modality] / total) / spread * components)
+        stacked = block_diag(*blocks)
         variances = np.concatenate([D.moments(weighted=False)[1] for D in self.parts.values()])
-        used = np.any(stacked, axis=1)
-        return GroundMetric(stacked[used], self._joint_features(), variances=variances)
-
-    def _shares(self, weights: Mapping[str, float]) -> dict[str, float]:
-        if set(weights) != set(self.parts):
-            raise ParameterError("weights", dict(weights), f": expected a weight for each of {list(self.parts)}")
-        for modality, weight in weights.items():
-            check_number(f"weight of {modality!r}", weight, low=0.0)
-        total = float(sum(weights.values()))
-        if total == 0.0:
-            raise ParameterError("weights", dict(weights), ": expected one above 0")
-        return {modality: weight / total for modality, weight in weights.items()}
+        return GroundMetric(stacked[np.any(stacked, axis=1)], self._joint_features(), variances=variances)
 
     def _joint_features(self) -> list[str]:
         return [
@@ -238,7 +231,7 @@ class Modalities:
         ]
 
     def _shared_rows(self) -> list[np.ndarray]:
-        """Rows of each modality's points that are the same cells, in the order of the first modality."""
+        """Return the rows of the shared cells in each modality, in the order of the first modality."""
         parts = list(self.parts.values())
         for modality, D in self.parts.items():
             if CELL not in D.annotations:
@@ -246,45 +239,39 @@ class Modalities:
                     f"the points of modality {modality!r} have no annotation {CELL!r}: to join modalities, give the "
                     f"names of their cells, Distributions(…, annotations={{{CELL!r}: obs_names}})"
                 )
-        found: list[list[int]] = [[] for _ in parts]
+        rows: list[list[int]] = [[] for _ in parts]
         for d, name in enumerate(self.names):
-            places = [_places(D, d, modality, name) for modality, D in self.parts.items()]
-            shared = [cell for cell in places[0] if all(cell in other for other in places[1:])]
+            row_of_cell = []
+            for modality, D in self.parts.items():
+                low, high = D.bounds[d], D.bounds[d + 1]
+                row_of_cell.append(dict(zip(D.annotations[CELL][low:high].tolist(), range(low, high), strict=True)))
+                if len(row_of_cell[-1]) < high - low:
+                    raise ValueError(
+                        f"modality {modality!r} has cells of the same name in sample {name!r}: make them unique"
+                    )
+            shared = [cell for cell in row_of_cell[0] if all(cell in cells for cells in row_of_cell[1:])]
             if not shared:
                 raise ValueError(
-                    f"sample {name!r} has no cell that is in all of {list(self.parts)}: modalities measured on other "
-                    "cells have no joint metric; compare them each by its own"
+                    f"sample {name!r} has no cell that is in all of {list(self.parts)}: modalities measured on "
+                    "different cells have no joint metric; compare them separately"
                 )
-            for rows, own in zip(found, places, strict=True):
-                rows.extend(own[cell] for cell in shared)
-        return [np.array(rows) for rows in found]
-
-
-def _bounds(D: Distributions) -> Iterator[tuple[int, int]]:
-    return zip(D.bounds[:-1], D.bounds[1:], strict=True)
-
-
-def _places(D: Distributions, d: int, modality: str, name: Any) -> dict[Any, int]:
-    """Rows of the cells of a sample, by the names of the cells."""
-    low, high = D.bounds[d], D.bounds[d + 1]
-    found = dict(zip(D.annotations[CELL][low:high].tolist(), range(low, high), strict=True))
-    if len(found) < high - low:
-        raise ValueError(f"modality {modality!r} has cells of the same name in sample {name!r}: make them unique")
-    return found
+            for modality_rows, cells in zip(rows, row_of_cell, strict=True):
+                modality_rows.extend(cells[cell] for cell in shared)
+        return [np.array(modality_rows) for modality_rows in rows]
 
 
 def _in_order(D: Distributions, names: list[Hashable], modality: str, first: str) -> Distributions:
-    """The distributions in the order of the first modality, which must be the same ones."""
-    place = {name: k for k, name in enumerate(D.names)}
-    lacking = [name for name in names if name not in place]
-    more = [name for name in D.names if name not in set(names)]
-    if lacking or more:
-        who, has, lacks = (lacking[0], first, modality) if lacking else (more[0], modality, first)
+    """Return the distributions in the order of the first modality; raise unless both have the same names."""
+    position = {name: k for k, name in enumerate(D.names)}
+    missing = [name for name in names if name not in position]
+    unknown = [name for name in D.names if name not in set(names)]
+    if missing or unknown:
+        name, has, lacks = (missing[0], first, modality) if missing else (unknown[0], modality, first)
         raise ValueError(
-            f"sample {who!r} is in modality {has!r}, but not in {lacks!r} ({len(names)} and {len(D.names)} samples): "
-            "every sample needs all modalities; drop it, or give only modalities that have it"
+            f"sample {name!r} is in modality {has!r}, but not in {lacks!r} ({len(names)} and {len(D.names)} samples); "
+            "every sample needs all modalities: drop it, or give only modalities that have it"
         )
-    return D if D.names == names else D[[place[name] for name in names]]
+    return D if D.names == names else D[[position[name] for name in names]]
 
 
 def _components(metric: Any, D: Distributions, modality: str) -> np.ndarray:

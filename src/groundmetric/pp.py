@@ -1,4 +1,4 @@
-"""Preparation of AnnData, in scanpy's manner: which genes, how many cells per sample, and where cells lie in space."""
+"""Preprocessing of AnnData in the style of scanpy: gene selection, subsampling, and spatial coordinates."""
 
 from __future__ import annotations
 
@@ -32,31 +32,28 @@ def select_genes(
 ) -> None:
     """Mark the genes to learn from in `var`.
 
-    No values are copied. `tl.learn` takes the genes that are marked in ``var["selected_genes"]`` by default; with
-    another `key_added`, pass that as its `genes`.
-
-    For an honest test on held-out samples, select genes in the training samples alone; functions that hold samples out
-    themselves do so.
+    By default, `tl.learn` uses the genes marked in ``var["selected_genes"]``; with another `key_added`, pass its name
+    as `genes`. For an unbiased test on held-out samples, select genes in the training samples only; functions with
+    cross-validation do so.
 
     Parameters
     ----------
     adata : AnnData
         Cells, in memory or backed.
     method : {"variance", "highly_variable"}, default="variance"
-        "variance": genes whose variance over all cells is above the average variance (the paper's rule). It depends on
-        the units of features: it is for genes on a log scale, not for panels of markers or measurements.
-        "highly_variable": as scanpy marks them; `sc.pp.highly_variable_genes` is run unless ``var["highly_variable"]``
-        exists.
+        "variance": genes with a variance over all cells above the average (the paper's rule). It is for genes on a log
+        scale; the variance of a marker or a measurement depends on its unit. "highly_variable":
+        ``var["highly_variable"]``, or the result of `sc.pp.highly_variable_genes` if that does not exist.
     layer : str or None, default=None
         Layer with the values; None: X.
     key_added : str, default="selected_genes"
         Column of `var` and entry of `uns` for the results.
     **options : dict
-        Options of `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``; with any, it is run in every case.
+        Options of `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``, which is then run again.
 
     Notes
     -----
-    Results, with "selected_genes" standing for `key_added`:
+    Results, with "selected_genes" for `key_added`:
 
     - ``var["selected_genes"]``: True for the genes to learn from
     - ``uns["selected_genes"]``: dict with the method, and the numbers of selected genes and of all
@@ -72,31 +69,24 @@ def select_genes(
     if method == "variance":
         if options:
             raise TypeError(f"{sorted(options)} are options of method='highly_variable', not of 'variance'")
-        adata.var[key_added] = _by_variance(adata, layer)
-    elif method == "highly_variable":
-        adata.var[key_added] = _highly_variable(adata, layer, options)
+        with Source(adata) as source:
+            statistics = moments(source.matrix(layer), np.arange(adata.n_obs))
+        warn_of_counts(statistics.looks_raw, layer, stacklevel=3)
+        adata.var[key_added] = above_average(statistics.variance, adata.var_names)
+    elif method != "highly_variable":
+        raise ParameterError("method", method, ": expected 'variance' or 'highly_variable'")
+    elif "highly_variable" in adata.var and not options:
+        adata.var[key_added] = adata.var["highly_variable"].to_numpy(dtype=bool)
+    elif adata.isbacked:
+        raise ValueError("scanpy cannot select genes of a backed AnnData: load it, or use method='variance'")
     else:
-        raise ValueError(f"method is {method!r}: expected 'variance' or 'highly_variable'")
+        need("scanpy")
+        import scanpy as sc
+
+        table = sc.pp.highly_variable_genes(adata, layer=layer, inplace=False, **options)
+        adata.var[key_added] = table["highly_variable"].to_numpy()
     selected = int(np.count_nonzero(adata.var[key_added]))
     adata.uns[key_added] = {"method": method, "n_selected": selected, "n_genes": adata.n_vars}
-
-
-def _by_variance(adata: Any, layer: str | None) -> Any:
-    with Source(adata) as source:
-        found = moments(source.matrix(layer), np.arange(adata.n_obs))
-    warn_of_counts(found.looks_raw, layer, stacklevel=4)
-    return above_average(found.variance, adata.var_names)
-
-
-def _highly_variable(adata: Any, layer: str | None, options: dict[str, Any]) -> Any:
-    if "highly_variable" in adata.var and not options:
-        return adata.var["highly_variable"].to_numpy(dtype=bool)
-    if adata.isbacked:
-        raise ValueError("highly variable genes cannot be found in backed mode: load the cells, or method='variance'")
-    need("scanpy")
-    import scanpy as sc
-
-    return sc.pp.highly_variable_genes(adata, layer=layer, inplace=False, **options)["highly_variable"].to_numpy()
 
 
 @overload
@@ -110,9 +100,9 @@ def subsample(
 def subsample(
     adata: AnnData, sample_key: str, n: int = 1000, *, random_state: int = 0, copy: bool = False
 ) -> AnnData | None:
-    """Subsample of n random cells of every sample; samples with fewer keep all of theirs.
+    """Draw n random cells of every sample; smaller samples keep all their cells.
 
-    Cells stay in their order. The draw from a sample depends on the seed, the sample's name and its own cells alone.
+    Cells keep their order. The draw of a sample depends on the seed, its name and its cells only.
 
     Parameters
     ----------
@@ -125,7 +115,7 @@ def subsample(
     random_state : int, default=0
         Seed of the draw.
     copy : bool, default=False
-        Whether to return the drawn cells and leave `adata` as it is. In backed mode only the drawn cells are read into
+        Whether to return the drawn cells and not change `adata`. In backed mode only the drawn cells are read into
         memory.
 
     Returns
@@ -146,13 +136,13 @@ def subsample(
     if copy:
         return _read_cells(adata, rows) if adata.isbacked else adata[rows].copy()
     if adata.isbacked:
-        raise ValueError("a backed AnnData cannot be cut down in place: adata = pp.subsample(adata, …, copy=True)")
+        raise ValueError("a backed AnnData cannot be changed in place: adata = pp.subsample(adata, …, copy=True)")
     adata._inplace_subset_obs(rows)
     return None
 
 
 def _read_cells(adata: Any, rows: np.ndarray) -> Any:
-    """These cells of a backed AnnData; of one stored by columns, anndata itself would load all cells first."""
+    """Return rows of a backed AnnData; anndata itself would load all cells of a matrix stored by columns."""
     part = adata[rows]
     if layout(adata.X) != "csc" or adata.raw is not None:
         return part.to_memory()
@@ -172,10 +162,10 @@ def spatial(
     spatial_key: str = "spatial",
     key_added: str = "X_spatial",
 ) -> None:
-    """Put the place of each cell, or what its neighbours are like, beside its values, with a weight.
+    """Combine the values of each cell with its position, or with the mean values of its neighbours, in one array.
 
-    Samples with the same cells in another arrangement are then told apart. Distances between rows of the result have
-    the weight as it is given; `tl.learn` with ``use_rep="X_spatial"`` learns weights of its own.
+    Distances between rows then also compare the arrangement of cells. They use the given weight; `tl.learn` with
+    ``use_rep="X_spatial"`` learns its own weights.
 
     Parameters
     ----------
@@ -184,14 +174,14 @@ def spatial(
     sample_key : str
         Column of `obs` with the sample (slide) of each cell.
     weight : float, default=0.2
-        Share of space in the mean squared distance between two cells: 0 leaves it out, 1 is nothing but space.
+        Share of space in the mean squared distance between two cells, from 0 to 1.
     n_neighbors : int or None, default=None
-        None: coordinates from the centre of the sample, in units of the root mean square distance from it. These can
-        be compared between slides that are turned alike (registered, or layered from top to bottom). A number: mean
-        values of so many nearest cells of the sample, which do not depend on how a slide is turned.
+        None: coordinates relative to the centre of the sample, in units of their root mean square, for slides with the
+        same orientation (registered, or layered from top to bottom). A number: mean values of this number of nearest
+        cells of the sample, which do not depend on the orientation of the slide.
     use_rep : str or None, default=None
-        Entry of `obsm` with the values of cells, such as "X_pca", or after `tl.learn` "X_groundmetric", in which
-        distances are those of the learned metric. None: genes, those marked by `pp.select_genes` where there are any.
+        Entry of `obsm` with the values of cells, such as "X_pca", or after `tl.learn` "X_groundmetric" for the learned
+        metric. None: the genes marked by `pp.select_genes`, or all genes without marks.
     layer : str or None, default=None
         Layer with the values of genes; None: X.
     spatial_key : str, default="spatial"
@@ -201,10 +191,10 @@ def spatial(
 
     Notes
     -----
-    Results, with "X_spatial" standing for `key_added`:
+    Results, with "X_spatial" for `key_added`:
 
-    - ``obsm["X_spatial"]``: values, then space; each in units of its spread, times the root of its share
-    - ``uns["X_spatial"]``: dict with the parameters, and "n_values", the number of columns before those of space
+    - ``obsm["X_spatial"]``: values, then space, each scaled to its share of the mean squared distance
+    - ``uns["X_spatial"]``: dict with the parameters, and "n_values", the number of columns of values
 
     Examples
     --------
@@ -231,17 +221,17 @@ def spatial(
     else:
         space = neighborhood_means(values, coordinates, samples, int(n_neighbors))
     adata.obsm[key_added] = side_by_side(values, space, float(weight))
-    given = {"weight": float(weight), "n_neighbors": n_neighbors, "use_rep": use_rep, "layer": layer}
-    kept = {name: value for name, value in given.items() if value is not None}
-    adata.uns[key_added] = {**kept, "spatial_key": spatial_key, "n_values": values.shape[1]}
+    parameters = {"weight": float(weight), "n_neighbors": n_neighbors, "use_rep": use_rep, "layer": layer}
+    parameters = {name: value for name, value in parameters.items() if value is not None}
+    adata.uns[key_added] = {**parameters, "spatial_key": spatial_key, "n_values": values.shape[1]}
 
 
 def _values_of_cells(source: Source, n_cells: int, layer: str | None, use_rep: str | None) -> np.ndarray:
-    """An array of all cells: a representation, or the marked genes (else all)."""
+    """Return the values of all cells: a representation, or the marked genes (all genes without marks)."""
     rows = np.arange(n_cells)
     if use_rep is not None:
         if layer is not None:
-            raise ParameterError("use_rep", use_rep, ": then there is no choice of layer, leave it out")
+            raise ParameterError("use_rep", use_rep, ", which excludes layer: leave it out")
         return np.asarray(read(source.representation(use_rep), rows), dtype=np.float64)
     marked = source.var[SELECTED].to_numpy(dtype=bool) if SELECTED in source.var.columns else None
     values = read(source.matrix(layer), rows, None if marked is None else np.flatnonzero(marked))
@@ -250,69 +240,69 @@ def _values_of_cells(source: Source, n_cells: int, layer: str | None, use_rep: s
 
 
 def check_coordinates(coordinates: np.ndarray, spatial_key: str) -> np.ndarray:
-    """Finite numbers in two or three dimensions."""
-    found = np.asarray(coordinates, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] not in (2, 3):
-        raise ValueError(f"obsm[{spatial_key!r}] has shape {found.shape}: expected two or three coordinates per cell")
-    bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    """Return an array of finite coordinates in two or three dimensions."""
+    array = np.asarray(coordinates, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] not in (2, 3):
+        raise ValueError(f"obsm[{spatial_key!r}] has shape {array.shape}: expected two or three coordinates per cell")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if bad.size:
         raise ValueError(
-            f"obsm[{spatial_key!r}] holds NaN or infinity for {bad.size} of {len(found)} cells, e.g. that at row "
-            f"{bad[0]}: drop these cells"
+            f"obsm[{spatial_key!r}] holds NaN or infinity for {bad.size} of {len(array)} cells, e.g. in row {bad[0]}: "
+            "drop these cells"
         )
-    return found
+    return array
 
 
 def standardised_coordinates(coordinates: np.ndarray, samples: Samples, spatial_key: str) -> np.ndarray:
-    """Coordinates from the centre of their sample, in units of the root mean square distance from it.
+    """Return coordinates relative to the centre of their sample, in units of their root mean square distance from it.
 
-    So neither where a slide begins nor the unit of its coordinates matters; how it is turned does.
+    They do not depend on the origin and unit of a slide, but on its orientation.
 
     >>> samples = Samples(np.array(["a"]), np.zeros(2, int))
     >>> standardised_coordinates(np.array([[100.0, 7.0], [300.0, 7.0]]), samples, "spatial").tolist()
     [[-1.0, 0.0], [1.0, 0.0]]
     """
-    found = np.empty_like(coordinates)
+    standardised = np.empty_like(coordinates)
     for name, rows in zip(samples.names, samples.rows, strict=True):
         centred = coordinates[rows] - coordinates[rows].mean(axis=0)
         size = float(np.sqrt(np.mean(np.sum(centred**2, axis=1))))
         if rows.size > 1 and size <= 1e-12 * max(float(np.abs(coordinates[rows]).max()), 1e-300):
             raise ValueError(
-                f"all {rows.size} cells of sample {str(name)!r} have the same place in obsm[{spatial_key!r}]: drop the "
-                "sample, or give its coordinates"
+                f"all {rows.size} cells of sample {str(name)!r} have the same coordinates in obsm[{spatial_key!r}]: "
+                "drop the sample, or correct its coordinates"
             )
-        found[rows] = centred / (size if rows.size > 1 else 1.0)
-    return found
+        standardised[rows] = centred / (size if rows.size > 1 else 1.0)
+    return standardised
 
 
 def neighborhood_means(values: np.ndarray, coordinates: np.ndarray, samples: Samples, n_neighbors: int) -> np.ndarray:
-    """Mean values of the nearest other cells of the same sample; of a lone cell, its own.
+    """Return mean values of the nearest other cells of the sample; of the cell itself if it is alone.
 
     >>> samples = Samples(np.array(["a"]), np.zeros(3, int))
-    >>> places = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])
-    >>> neighborhood_means(np.array([[1.0], [2.0], [9.0]]), places, samples, 1).ravel().tolist()
+    >>> positions = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])
+    >>> neighborhood_means(np.array([[1.0], [2.0], [9.0]]), positions, samples, 1).ravel().tolist()
     [2.0, 1.0, 2.0]
     """
-    found = np.empty(values.shape)
+    means = np.empty(values.shape)
     for rows in samples.rows:
         count = min(n_neighbors, rows.size - 1)
         if count == 0:
-            found[rows] = values[rows]
+            means[rows] = values[rows]
             continue
         tree = cKDTree(coordinates[rows])
         _, nearest = tree.query(coordinates[rows], count + 1)
-        # A cell is its own nearest, unless others are at the same place.
-        own = nearest == np.arange(rows.size)[:, None]
-        own[~own.any(axis=1), -1] = True
-        others = nearest[~own].reshape(rows.size, count)
-        steps = np.arange(0, others.size + 1, count)
-        mean = sparse.csr_matrix((np.full(others.size, 1.0 / count), others.ravel(), steps), (rows.size, rows.size))
-        found[rows] = mean @ values[rows]
-    return found
+        # The nearest cell is usually the cell itself, but cells with equal coordinates may displace it.
+        is_self = nearest == np.arange(rows.size)[:, None]
+        is_self[~is_self.any(axis=1), -1] = True
+        neighbors = nearest[~is_self]
+        steps = np.arange(0, neighbors.size + 1, count)
+        averaging = sparse.csr_matrix((np.full(neighbors.size, 1.0 / count), neighbors, steps), (rows.size, rows.size))
+        means[rows] = averaging @ values[rows]
+    return means
 
 
 def side_by_side(values: np.ndarray, space: np.ndarray, weight: float) -> np.ndarray:
-    """Both in one table, so that space makes up the share `weight` of the mean squared distance between two cells."""
+    """Concatenate values and space; space has the share `weight` of the mean squared distance between two cells."""
     return np.hstack([np.sqrt(1.0 - weight) * _of_unit_spread(values), np.sqrt(weight) * _of_unit_spread(space)])
 
 

@@ -1,4 +1,4 @@
-"""Which sample a cell is from and what its label is: odd columns work, wrong ones are named."""
+"""Samples and labels of cells from columns of any type; errors name wrong columns."""
 
 import numpy as np
 import pandas as pd
@@ -38,16 +38,16 @@ def test_samples_of_any_kind_are_in_the_order_in_which_they_appear(column):
     ],
 )
 def test_labels_of_any_kind(labels, expected):
-    found = labels_of(OBS.assign(disease=labels), "disease", samples_of(OBS, "patient"), "patient")
-    assert found.index.tolist() == ["b", "a", "c"]
-    assert found.tolist() == expected
+    labelled = labels_of(OBS.assign(disease=labels), "disease", samples_of(OBS, "patient"), "patient")
+    assert labelled.index.tolist() == ["b", "a", "c"]
+    assert labelled.tolist() == expected
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
 def test_a_sample_without_a_label_has_none(missing):
     labels = OBS["disease"].astype(object).where(OBS["patient"] != "a", missing)
-    found = labels_of(OBS.assign(disease=labels), "disease", samples_of(OBS, "patient"), "patient")
-    assert found.to_dict() == {"b": "ill", "c": "well"}
+    labelled = labels_of(OBS.assign(disease=labels), "disease", samples_of(OBS, "patient"), "patient")
+    assert labelled.to_dict() == {"b": "ill", "c": "well"}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_missing_samples_are_counted_with_a_remedy():
         samples_of(OBS.assign(patient=[None, "b", None, "a", "c", "c"]), "patient")
 
 
-def test_a_wrong_column_lists_those_that_there_are_nearest_first():
+def test_an_unknown_column_lists_the_existing_columns_the_most_similar_first():
     with pytest.raises(
         ValueError, match=r"sample_key is 'Patients', but obs has no such column: there are 'patient', '"
     ):
@@ -94,11 +94,11 @@ def test_columns_that_are_the_same_within_samples_are_kept_with_their_type():
     obs = OBS.assign(
         kind=pd.Categorical(OBS["disease"]), half=[np.nan] * 2 + [1.0] * 4, mixed=[np.nan, 1.0] + [2.0] * 4
     )
-    kept = constant_columns(obs, samples_of(obs, "patient"))
-    assert kept.columns.tolist() == ["patient", "disease", "kind", "half"]
-    assert kept.index.tolist() == ["b", "a", "c"]
-    assert kept["kind"].dtype == obs["kind"].dtype
-    assert np.isnan(kept.loc["b", "half"])
+    constant = constant_columns(obs, samples_of(obs, "patient"))
+    assert constant.columns.tolist() == ["patient", "disease", "kind", "half"]
+    assert constant.index.tolist() == ["b", "a", "c"]
+    assert constant["kind"].dtype == obs["kind"].dtype
+    assert np.isnan(constant.loc["b", "half"])
 
 
 SIZES = {"small": 3, "middle": 10, "large": 50}

@@ -1,4 +1,4 @@
-"""Without the single-cell packages, what to type is said."""
+"""Without the single-cell packages, errors name the command that installs them."""
 
 import subprocess
 import sys

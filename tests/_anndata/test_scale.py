@@ -1,4 +1,4 @@
-"""The scale of values: what kind they are, and whether new ones are prepared as those of training were."""
+"""The scale of values: their kind, and differences in preprocessing between new and training values."""
 
 import re
 
@@ -26,8 +26,8 @@ def of(values):
     return moments(values, np.arange(len(values)))
 
 
-def why(new, known):
-    return other_scale(of(new), of(known), [f"f{k}" for k in range(known.shape[1])])
+def why(new, training):
+    return other_scale(of(new), of(training), [f"f{k}" for k in range(training.shape[1])])
 
 
 PANEL = RNG.gamma(4.0, 10.0 ** RNG.uniform(-2, 4, 20), (300, 20))
@@ -38,9 +38,9 @@ def test_kinds_of_values_are_counted_the_same_in_sparse_and_dense_matrices():
     dense, thin = of(values), moments(sparse.csr_matrix(values), np.arange(300))
     assert (dense.negative, dense.zeros) == (np.mean(values < 0), np.mean(values == 0))
     assert (thin.negative, thin.zeros) == (dense.negative, pytest.approx(dense.zeros))
-    some = moments(sparse.csr_matrix(values), np.arange(300), np.array([3, 7]))
-    np.testing.assert_allclose(some.mean, values[:, [3, 7]].mean(axis=0))
-    np.testing.assert_allclose(some.root_mean_square, np.sqrt(np.square(values[:, [3, 7]]).mean(axis=0)))
+    columns = moments(sparse.csr_matrix(values), np.arange(300), np.array([3, 7]))
+    np.testing.assert_allclose(columns.mean, values[:, [3, 7]].mean(axis=0))
+    np.testing.assert_allclose(columns.root_mean_square, np.sqrt(np.square(values[:, [3, 7]]).mean(axis=0)))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_variance_rule_is_for_genes(values, rule):
 
 
 @pytest.mark.parametrize(
-    ("new", "known", "message"),
+    ("new", "training", "message"),
     [
         (COUNTS, logs(COUNTS), "they are whole numbers, which look like raw counts, and those of training are not"),
         (logs(COUNTS), COUNTS, "those of training are whole numbers"),
@@ -64,25 +64,25 @@ def test_the_variance_rule_is_for_genes(values, rule):
         (standardised(PANEL), PANEL, "they look standardised"),
         (logs(COUNTS), standardised(logs(COUNTS)), "0% of the values are below 0, in training .*: those of training"),
         (np.expm1(logs(COUNTS)), logs(COUNTS), "times as large as in training"),
-        (logs(COUNTS) / 1000, logs(COUNTS), r"a typical feature is 0\.001 times as large as in training"),
-        (PANEL * 1000, PANEL, "a typical feature is 1e"),
-        (PANEL * np.where(np.arange(20) == 4, 1000.0, 1.0), PANEL, "'f4' is 1e|taken together, they are"),
+        (logs(COUNTS) / 1000, logs(COUNTS), r"the median feature is 0\.001 times as large as in training"),
+        (PANEL * 1000, PANEL, "the median feature is 1e"),
+        (PANEL * np.where(np.arange(20) == 4, 1000.0, 1.0), PANEL, "'f4' is 1e|all values together are"),
         (PANEL * np.where(np.arange(20) == PANEL.mean(axis=0).argmin(), 1e3, 1.0), PANEL, r"feature 'f\d+' is 1e"),
     ],
 )
-def test_values_prepared_otherwise_are_told(new, known, message):
-    assert re.search(message, why(new + 0.0, known) or "")
+def test_other_preprocessing_is_recognised(new, training, message):
+    assert re.search(message, why(new + 0.0, training) or "")
 
 
-def test_differences_between_patients_are_no_other_scale():
+def test_differences_between_patients_are_accepted():
     """Few cells, a deeper sample, genes that are switched on or off, other proportions."""
-    known = logs(COUNTS)
-    assert why(known[:5], known) is None
-    assert why(logs(np.random.default_rng(1).poisson(3.0 * COUNTS + 0.2)), known) is None
+    training = logs(COUNTS)
+    assert why(training[:5], training) is None
+    assert why(logs(np.random.default_rng(1).poisson(3.0 * COUNTS + 0.2)), training) is None
     switched = COUNTS.copy()
     switched[:, :20] = 0.0
     switched[:, 20:30] += np.random.default_rng(2).poisson(20.0, (300, 10))
-    assert why(logs(switched), known) is None
+    assert why(logs(switched), training) is None
     assert why(PANEL[:3] * 2.0, PANEL) is None
-    assert why(standardised(known)[:20], standardised(known)) is None
-    assert why(np.zeros((4, 200)), known) is None  # nothing to judge by
+    assert why(standardised(training)[:20], standardised(training)) is None
+    assert why(np.zeros((4, 200)), training) is None  # nothing to judge by

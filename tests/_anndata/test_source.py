@@ -1,4 +1,4 @@
-"""Matrices are read in pieces, from memory or files, with the same values each way; what is no source is named."""
+"""Matrices are read in pieces, from memory or files, with the same values; errors name invalid sources."""
 
 import tracemalloc
 
@@ -23,7 +23,7 @@ def open_matrix(request, tmp_path, write_zarr):
     """A way from a matrix to a place where it can be read from."""
     opened = []
 
-    def place(matrix):
+    def store(matrix):
         if request.param == "memory":
             return matrix
         layered = "layer" in request.param
@@ -33,7 +33,7 @@ def open_matrix(request, tmp_path, write_zarr):
         opened.append(Source(ad.read_h5ad(path, backed="r") if request.param == "backed" else path))
         return opened[-1].matrix("values" if layered else None)
 
-    yield place
+    yield store
     for source in opened:
         if source.adata is not None:
             source.adata.file.close()
@@ -48,10 +48,10 @@ def as_array(values):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_read_gives_the_wanted_rows_and_columns(kind, dtype, open_matrix):
     matrix = open_matrix(KINDS[kind](DENSE.astype(dtype)))
-    found = read(matrix, ROWS, COLUMNS)
-    np.testing.assert_array_equal(as_array(found), DENSE[np.ix_(ROWS, COLUMNS)])
-    assert found.dtype == ("float64" if dtype == "float64" else "float32")
-    assert sparse.issparse(found) == (kind != "dense")
+    result = read(matrix, ROWS, COLUMNS)
+    np.testing.assert_array_equal(as_array(result), DENSE[np.ix_(ROWS, COLUMNS)])
+    assert result.dtype == ("float64" if dtype == "float64" else "float32")
+    assert sparse.issparse(result) == (kind != "dense")
     np.testing.assert_array_equal(as_array(read(matrix, ROWS)), DENSE[ROWS])
 
 
@@ -59,36 +59,36 @@ def test_read_gives_the_wanted_rows_and_columns(kind, dtype, open_matrix):
 @pytest.mark.parametrize("size", [1, 40])
 def test_read_does_not_depend_on_the_size_of_pieces(kind, size, open_matrix):
     matrix = open_matrix(KINDS[kind](DENSE.astype(np.float32)))
-    found = read(matrix, ROWS, COLUMNS, size)
-    np.testing.assert_array_equal(as_array(found), DENSE[np.ix_(ROWS, COLUMNS)])
-    assert found.dtype == np.float32
-    assert sparse.issparse(found) == (kind != "dense")
+    result = read(matrix, ROWS, COLUMNS, size)
+    np.testing.assert_array_equal(as_array(result), DENSE[np.ix_(ROWS, COLUMNS)])
+    assert result.dtype == np.float32
+    assert sparse.issparse(result) == (kind != "dense")
 
 
 @pytest.mark.parametrize("first", [0, 1, 30])
 @pytest.mark.parametrize("last", [0, 1, 30])
 def test_read_of_rows_that_are_filled_unevenly(first, last):
-    whole = np.zeros((60, 30), dtype=np.float32)
-    whole[:20, :first] = whole[40:, :last] = 2.0
-    found = read(sparse.csr_matrix(whole), np.arange(60), np.arange(29), 40)
-    np.testing.assert_array_equal(found.toarray(), whole[:, :29])
-    assert found.dtype == np.float32
+    filled = np.zeros((60, 30), dtype=np.float32)
+    filled[:20, :first] = filled[40:, :last] = 2.0
+    result = read(sparse.csr_matrix(filled), np.arange(60), np.arange(29), 40)
+    np.testing.assert_array_equal(result.toarray(), filled[:, :29])
+    assert result.dtype == np.float32
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_what_is_read_is_in_memory_once(kind):
-    whole = sparse.random(8000, 100, 0.3, "csr", np.float32, random_state=0)
-    matrix = whole.toarray() if kind == "dense" else whole
+    filled = sparse.random(8000, 100, 0.3, "csr", np.float32, random_state=0)
+    matrix = filled.toarray() if kind == "dense" else filled
     tracemalloc.start()
-    found = read(matrix, np.arange(8000), np.arange(90), 10_000)
+    result = read(matrix, np.arange(8000), np.arange(90), 10_000)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1.35 * (found.nbytes if kind == "dense" else found.data.nbytes + found.indices.nbytes)
+    assert peak < 1.35 * (result.nbytes if kind == "dense" else result.data.nbytes + result.indices.nbytes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 40])
-def test_pieces_cover_everything_once_whatever_their_size(kind, size, open_matrix):
+def test_pieces_of_any_size_cover_everything_once(kind, size, open_matrix):
     matrix = open_matrix(KINDS[kind](DENSE.astype(np.float32)))
     seen = np.zeros((ROWS.size, COLUMNS.size), int)
     for piece in pieces(matrix, ROWS, COLUMNS, size):
@@ -100,27 +100,27 @@ def test_pieces_cover_everything_once_whatever_their_size(kind, size, open_matri
 @pytest.mark.parametrize("kind", KINDS)
 def test_projection_is_a_product(kind, open_matrix):
     W = RANDOM.normal(size=(3, COLUMNS.size))
-    found = project(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS, COLUMNS, W)
-    np.testing.assert_allclose(found, DENSE[np.ix_(ROWS, COLUMNS)] @ W.T, rtol=1e-12)
+    result = project(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS, COLUMNS, W)
+    np.testing.assert_allclose(result, DENSE[np.ix_(ROWS, COLUMNS)] @ W.T, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 333, 10**6])
 def test_moments_are_those_of_the_rows(kind, size, open_matrix, monkeypatch):
     monkeypatch.setattr("groundmetric._anndata.source.pieces.__defaults__", (None, size))
-    found = moments(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS)
-    np.testing.assert_allclose(found.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(found.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
-    assert found.looks_raw
+    result = moments(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS)
+    np.testing.assert_allclose(result.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(result.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
+    assert result.looks_raw
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
 def test_no_digits_are_lost_where_the_mean_is_large(kind, monkeypatch):
     monkeypatch.setattr("groundmetric._anndata.source.pieces.__defaults__", (None, 100))
     values = RANDOM.normal(1e8, 1.0, (300, 4))
-    found = moments(KINDS[kind](values), np.arange(300))
-    np.testing.assert_allclose(found.variance, values.var(axis=0), rtol=1e-6)
-    assert not found.looks_raw
+    result = moments(KINDS[kind](values), np.arange(300))
+    np.testing.assert_allclose(result.variance, values.var(axis=0), rtol=1e-6)
+    assert not result.looks_raw
 
 
 class Spy:
@@ -157,9 +157,9 @@ def test_blocks_of_dask_are_read_and_summed_like_the_whole(kind, chunks):
     da = pytest.importorskip("dask.array")
     matrix = da.from_array(DENSE.astype(np.float32), chunks).map_blocks(KINDS[kind])
     np.testing.assert_array_equal(as_array(read(matrix, ROWS, COLUMNS)), DENSE[np.ix_(ROWS, COLUMNS)])
-    found = moments(matrix, ROWS)
-    np.testing.assert_allclose(found.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(found.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
+    result = moments(matrix, ROWS)
+    np.testing.assert_allclose(result.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(result.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
     W = RANDOM.normal(size=(3, COLUMNS.size))
     np.testing.assert_allclose(project(matrix, ROWS, COLUMNS, W), DENSE[np.ix_(ROWS, COLUMNS)] @ W.T, rtol=1e-12)
 
@@ -200,9 +200,9 @@ def test_masked_values_are_refused():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"no such format", "not in the HDF5 format"), (None, "No such file"), ("h5", "it has no 'obs'")],
+    [(b"no such format", "not in the HDF5 format"), (None, "No such file"), ("h5", "it lacks 'obs'")],
 )
-def test_files_that_are_none(tmp_path, content, message):
+def test_invalid_files_are_refused(tmp_path, content, message):
     path = tmp_path / "cells.h5ad"
     if content == "h5":
         import h5py
@@ -214,7 +214,7 @@ def test_files_that_are_none(tmp_path, content, message):
         Source(path)
 
 
-def test_what_is_no_source_of_cells(tmp_path):
+def test_invalid_sources_are_refused(tmp_path):
     with pytest.raises(TypeError, match="cells are a ndarray"):
         Source(np.zeros((2, 2)))
     with pytest.raises(ValueError, match="is a folder"):
@@ -224,14 +224,14 @@ def test_what_is_no_source_of_cells(tmp_path):
 def test_wrong_layers_and_representations_are_named(cohort, tmp_path):
     cohort.obsm["X_pca"] = np.zeros((cohort.n_obs, 2))
     cohort.write_h5ad(tmp_path / "cells.h5ad")
-    for place in (cohort, tmp_path / "cells.h5ad"):
-        with pytest.raises(ValueError, match=r"layer is 'count', but layers has no such entry: there are 'counts'"):
-            gm.tl.learn(place, "sample", "condition", layer="count")
-        with pytest.raises(ValueError, match=r"use_rep is 'pca', but obsm has no such entry: there are 'X_pca'"):
-            gm.tl.learn(place, "sample", "condition", use_rep="pca")
+    for store in (cohort, tmp_path / "cells.h5ad"):
+        with pytest.raises(ValueError, match=r"layer is 'count'.*there are 'counts'"):
+            gm.tl.learn(store, "sample", "condition", layer="count")
+        with pytest.raises(ValueError, match=r"use_rep is 'pca'.*there are 'X_pca'"):
+            gm.tl.learn(store, "sample", "condition", use_rep="pca")
 
 
-def test_an_empty_matrix_asks_for_a_layer(cohort):
+def test_an_empty_filledasks_for_a_layer(cohort):
     bare = ad.AnnData(obs=cohort.obs, var=cohort.var, layers={"counts": cohort.layers["counts"]})
     with pytest.raises(ValueError, match="X is empty: give the layer"):
         gm.tl.learn(bare, "sample", "condition")

@@ -1,4 +1,4 @@
-"""Cells in space: what does not depend on the slide, neighbours by brute force, and shares of the distance."""
+"""Cells in space: invariance to the slide, neighbours by brute force, and shares of the distance."""
 
 import numpy as np
 import pytest
@@ -15,78 +15,81 @@ from groundmetric.pp import (
 RANDOM = np.random.default_rng(0)
 CODES = RANDOM.integers(0, 3, 60)
 SAMPLES = Samples(np.array(["a", "b", "c"]), CODES)
-PLACES = RANDOM.uniform(0.0, 9.0, (60, 2))
+COORDINATES = RANDOM.uniform(0.0, 9.0, (60, 2))
 VALUES = RANDOM.normal(size=(60, 4))
 
 
 def test_origin_and_unit_of_a_slide_do_not_matter():
-    moved = PLACES * np.array([1.0, 10.0, 0.1])[CODES, None] + np.array([[0.0, 5.0], [1e4, 0.0], [3.0, -7.0]])[CODES]
+    moved = (
+        COORDINATES * np.array([1.0, 10.0, 0.1])[CODES, None] + np.array([[0.0, 5.0], [1e4, 0.0], [3.0, -7.0]])[CODES]
+    )
     assert_allclose(
-        standardised_coordinates(moved, SAMPLES, "spatial"), standardised_coordinates(PLACES, SAMPLES, "spatial"),
+        standardised_coordinates(moved, SAMPLES, "spatial"), standardised_coordinates(COORDINATES, SAMPLES, "spatial"),
         atol=1e-9,
     )  # fmt: skip
 
 
 def test_coordinates_have_mean_0_and_total_variance_1_in_every_sample():
-    found = standardised_coordinates(PLACES, SAMPLES, "spatial")
+    result = standardised_coordinates(COORDINATES, SAMPLES, "spatial")
     for code in range(3):
-        assert_allclose(found[code == CODES].mean(axis=0), 0.0, atol=1e-12)
-        assert found[code == CODES].var(axis=0).sum() == pytest.approx(1.0)
+        assert_allclose(result[code == CODES].mean(axis=0), 0.0, atol=1e-12)
+        assert result[code == CODES].var(axis=0).sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("k", [1, 4, 500])
 def test_neighbours_are_those_of_brute_force_within_the_sample(k):
-    found = neighborhood_means(VALUES, PLACES, SAMPLES, k)
+    result = neighborhood_means(VALUES, COORDINATES, SAMPLES, k)
     for cell in range(60):
-        others = np.flatnonzero((CODES[cell] == CODES) & (np.arange(60) != cell))
-        nearest = others[np.argsort(np.linalg.norm(PLACES[others] - PLACES[cell], axis=1))[:k]]
-        assert_allclose(found[cell], VALUES[nearest].mean(axis=0))
+        candidates = np.flatnonzero((CODES[cell] == CODES) & (np.arange(60) != cell))
+        nearest = candidates[np.argsort(np.linalg.norm(COORDINATES[candidates] - COORDINATES[cell], axis=1))[:k]]
+        assert_allclose(result[cell], VALUES[nearest].mean(axis=0))
 
 
 def test_neighbourhoods_do_not_depend_on_how_a_slide_is_turned():
     turn = np.array([[0.6, -0.8], [0.8, 0.6]])
     assert_allclose(
-        neighborhood_means(VALUES, PLACES @ turn.T, SAMPLES, 3), neighborhood_means(VALUES, PLACES, SAMPLES, 3)
+        neighborhood_means(VALUES, COORDINATES @ turn.T, SAMPLES, 3),
+        neighborhood_means(VALUES, COORDINATES, SAMPLES, 3),
     )
 
 
-def test_a_cell_is_never_its_own_neighbour_even_where_several_are_at_the_same_place():
+def test_a_cell_is_never_its_own_neighbour_even_if_coordinates_coincide():
     samples = Samples(np.array(["a"]), np.zeros(4, int))
-    places = np.zeros((4, 2))
+    coordinates = np.zeros((4, 2))
     values = np.eye(4)
-    found = neighborhood_means(values, places, samples, 2)
-    assert_allclose(np.diag(found), 0.0)
-    assert_allclose(found.sum(axis=1), 1.0)
+    result = neighborhood_means(values, coordinates, samples, 2)
+    assert_allclose(np.diag(result), 0.0)
+    assert_allclose(result.sum(axis=1), 1.0)
 
 
 def test_a_lone_cell_has_its_own_values_and_the_middle_of_its_slide():
     samples = Samples(np.array(["a", "b"]), np.array([0, 0, 1]))
-    assert_allclose(neighborhood_means(VALUES[:3], PLACES[:3], samples, 2)[2], VALUES[2])
-    assert_allclose(standardised_coordinates(PLACES[:3], samples, "spatial")[2], 0.0)
+    assert_allclose(neighborhood_means(VALUES[:3], COORDINATES[:3], samples, 2)[2], VALUES[2])
+    assert_allclose(standardised_coordinates(COORDINATES[:3], samples, "spatial")[2], 0.0)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_the_weight_is_the_share_of_space_in_squared_distances(weight):
-    joint = side_by_side(1000.0 * VALUES, PLACES, weight)
+    joint = side_by_side(1000.0 * VALUES, COORDINATES, weight)
     squares = np.square(joint[:, None] - joint[None])
     assert squares[..., 4:].sum() / squares.sum() == pytest.approx(weight, abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("places", "message"),
+    ("coordinates", "message"),
     [
         (np.zeros((60, 1)), r"has shape \(60, 1\): expected two or three coordinates"),
         (
-            np.where(np.arange(60)[:, None] == 7, np.nan, PLACES),
-            "NaN or infinity for 1 of 60 cells, e.g. that at row 7",
+            np.where(np.arange(60)[:, None] == 7, np.nan, COORDINATES),
+            "NaN or infinity for 1 of 60 cells, e.g. in row 7",
         ),
     ],
 )
-def test_coordinates_that_are_none_are_refused(places, message):
+def test_invalid_coordinates_are_refused(coordinates, message):
     with pytest.raises(ValueError, match=message):
-        check_coordinates(places, "spatial")
+        check_coordinates(coordinates, "spatial")
 
 
-def test_cells_at_one_place_are_refused():
-    with pytest.raises(ValueError, match="cells of sample 'b' have the same place in obsm"):
-        standardised_coordinates(np.where(CODES[:, None] == 1, 5.0, PLACES), SAMPLES, "spatial")
+def test_cells_with_equal_coordinates_are_refused():
+    with pytest.raises(ValueError, match="cells of sample 'b' have the same coordinates in obsm"):
+        standardised_coordinates(np.where(CODES[:, None] == 1, 5.0, COORDINATES), SAMPLES, "spatial")

@@ -1,4 +1,4 @@
-"""Learn and measure while the disk is full; prints what happened. Run by test_full_disk.py in a process of its own.
+"""Learn and compute distances while the disk is full, and print the outcome; run by test_full_disk.py.
 
 python full_disk.py FOLDER limit    files cannot grow beyond a limit
 python full_disk.py FOLDER disk     FOLDER is a small disk, which is filled
@@ -35,34 +35,38 @@ def main(folder, way):
         return gm.pairwise_distances(D, keep=path)
 
     expected = {learn: learn(None), measure: measure(None)}
-    with tempfile.TemporaryDirectory() as other:  # so that all kernels are compiled while there is room for them
+    with tempfile.TemporaryDirectory() as second:  # warm-up
         with stopping_after(1):
-            learn(Path(other) / "state")
-        learn(Path(other) / "state")
+            learn(Path(second) / "state")
+        learn(Path(second) / "state")
 
     def report(task, path):
         before = contents(folder)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as messages:
             warnings.simplefilter("always")
             right = bool(np.array_equal(task(path), expected[task]))
-        return {"told": [str(warning.message) for warning in told], "right": right, "same": contents(folder) == before}
+        return {
+            "told": [str(warning.message) for warning in messages],
+            "right": right,
+            "same": contents(folder) == before,
+        }
 
     with stopping_after(3):
         learn(folder / "state")
     gm.pairwise_distances(D[:15], keep=folder / "kept")  # 105 of 435 distances
-    found = {}
+    result = {}
     with room_for(ROOM, folder, way):
-        found["learn on a full disk"] = report(learn, folder / "state")
+        result["learn on a full disk"] = report(learn, folder / "state")
     with room_for(ROOM, folder, way, beyond=(folder / "kept").stat().st_size):
-        found["measure on a full disk"] = report(measure, folder / "kept")
-    found["learn later"] = report(learn, folder / "state")
-    found["measure later"] = report(measure, folder / "kept")
-    print(json.dumps({**found, "files": sorted(contents(folder))}))
+        result["measure on a full disk"] = report(measure, folder / "kept")
+    result["learn later"] = report(learn, folder / "state")
+    result["measure later"] = report(measure, folder / "kept")
+    print(json.dumps({**result, "files": sorted(contents(folder))}))
 
 
 @contextlib.contextmanager
 def room_for(size, folder, way, beyond=0):
-    """A file can have so many bytes beyond those it has; or all files together, on a disk that is nearly full."""
+    """Limit the growth of a file, or of all files on a nearly full disk, to `size` bytes."""
     if way == "limit":
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (beyond + size, hard))
@@ -80,7 +84,7 @@ def room_for(size, folder, way, beyond=0):
 
 @contextlib.contextmanager
 def stopping_after(n_states):
-    """Learning is cut short after so many states were written."""
+    """Stop learning after `n_states` checkpoints."""
     inner, count = Checkpoints.write, [0]
 
     def write(self, state):

@@ -1,7 +1,6 @@
-"""The one way to write a file: whole or not at all, by nobody else, over nothing of anybody else's."""
+"""Atomic writes of files, which never replace files of other programs."""
 
 import csv
-import io
 import os
 import stat
 import subprocess
@@ -42,7 +41,7 @@ def test_threads_that_save_to_one_path_do_not_disturb_each_other(tmp_path):
 
 
 def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
-    """Not even by somebody who knows the name beforehand."""
+    """Also if an attacker knows the temporary name."""
     (tmp_path / "victim").write_text("mine")
     (tmp_path / f".file.{'a' * 16}.part").symlink_to(tmp_path / "victim")
     monkeypatch.setattr(safe_files.secrets, "token_hex", lambda size: "a" * 16)
@@ -66,11 +65,11 @@ def test_a_link_at_the_destination_is_replaced_and_what_it_points_to_stays(tmp_p
 
 def test_a_folder_a_pipe_and_a_missing_folder_are_named(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe' is not an ordinary file"):
+    with pytest.raises(Foreign):
         write_whole(tmp_path / "pipe", [b""])
-    with pytest.raises(IsADirectoryError, match="give the name of a file"):
+    with pytest.raises(IsADirectoryError):
         write_whole(tmp_path, [b""])
-    with pytest.raises(FileNotFoundError, match=r"no such folder: '.*absent'"):
+    with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "absent" / "file", [b""])
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
@@ -101,13 +100,13 @@ def test_what_fails_half_way_leaves_the_old_file(tmp_path):
 
 
 def test_temporary_files_of_killed_processes_are_removed_after_a_day(tmp_path):
-    old, new, other = (tmp_path / f".{name}.part" for name in (f"file.{'a' * 16}", f"file.{'b' * 16}", "mine"))
-    for path in (old, new, other):
+    old, new, second = (tmp_path / f".{name}.part" for name in (f"file.{'a' * 16}", f"file.{'b' * 16}", "mine"))
+    for path in (old, new, second):
         path.touch()
     os.utime(old, (0, 0))
-    os.utime(other, (0, 0))
+    os.utime(second, (0, 0))
     safe_files.remove_leftovers(tmp_path / "file")
-    assert names(tmp_path) == sorted([new.name, other.name])
+    assert names(tmp_path) == sorted([new.name, second.name])
 
 
 BEGINNING = b'{"format": "groundmetric thing", "version": '
@@ -117,11 +116,11 @@ PRECIOUS = [b"a,b\n1,2\n", b"x", b"hi\n", b'{"format": "other thing", "version":
 @pytest.mark.parametrize("content", PRECIOUS)
 def test_what_somebody_else_wrote_is_refused(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(Foreign, match="exists and is not a thing: it would be lost; give another path"):
+    with pytest.raises(Foreign):
         refuse_foreign(tmp_path / "file", BEGINNING, "thing")
-    with pytest.raises(ValueError, match=r"exists and is not a groundmetric\.GroundMetric"):
+    with pytest.raises(Foreign):
         gm.GroundMetric.euclidean(2).save(tmp_path / "file")
-    with pytest.raises(ValueError, match="exists and is not a table that begins with 'one,two'"):
+    with pytest.raises(Foreign):
         write_csv(tmp_path / "file", ["one", "two"], [])
     assert (tmp_path / "file").read_bytes() == content
     assert names(tmp_path) == ["file"]
@@ -166,12 +165,11 @@ def test_the_package_runs_as_a_module(module):
     assert (done.returncode, done.stdout) == (0, f"groundmetric {gm.__version__}\n"), done.stderr
 
 
-def test_an_archive_that_fails_without_a_message_is_named_with_the_kind_of_failure(monkeypatch):
+def test_an_archive_that_fails_without_a_message_is_named_with_the_kind_of_failure(tmp_path, monkeypatch):
     def fail(content):
         raise EOFError
 
+    safe_files.write_arrays(tmp_path / "some.gm", "kind", 1, {}, {"values": np.zeros(2)})
     monkeypatch.setattr(safe_files, "_array", fail)
-    content = io.BytesIO()
-    np.savez(content, values=np.zeros(2))
-    with pytest.raises(Damaged, match=r"some\.gm is damaged: EOFError"):
-        safe_files.unpack(content.getvalue(), "some.gm")
+    with pytest.raises(Damaged, match=r"some\.gm' is damaged or not a kind: EOFError"):
+        safe_files.read_arrays(tmp_path / "some.gm", "kind", 1)

@@ -1,4 +1,4 @@
-"""A disk that is really full: the system itself refuses bytes part of the way, and nothing that was kept is lost."""
+"""A full disk: writes fail half way, and earlier checkpoints and cache entries stay intact."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def on_a_limit(folder):
 
 
 def on_a_small_disk(folder):
-    """A disk that the process alone can see, so that it is gone with it."""
+    """A disk in the mount namespace of the process, removed when the process ends."""
     can_mount = (
         shutil.which("unshare")
         and not subprocess.run([*OWN_MOUNTS, SMALL_DISK, str(folder)], capture_output=True, check=False).returncode
@@ -40,13 +40,13 @@ def on_a_small_disk(folder):
 def test_what_is_kept_survives_and_all_goes_on(tmp_path, command, messages):
     done = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    for task, words in {"learn": "no checkpoint could be written", "measure": "can no longer be kept"}.items():
-        full, later = found[f"{task} on a full disk"], found[f"{task} later"]
-        assert [words in told and any(message in told for message in messages) for told in full["told"]] == [
+    result = json.loads(done.stdout)
+    for task, words in {"learn": "no checkpoint could be written", "measure": "can no longer be written"}.items():
+        full, later = result[f"{task} on a full disk"], result[f"{task} later"]
+        assert [words in output and any(message in output for message in messages) for output in full["told"]] == [
             True
         ]  # once
         assert full["right"]
-        assert full["same"]  # every file as it was, and no other
+        assert full["same"]  # the same files with the same content
         assert later == {"told": [], "right": True, "same": False}
-    assert found["files"] == ["kept", "state", "state.before"]
+    assert result["files"] == ["kept", "state", "state.before"]

@@ -10,11 +10,11 @@ from groundmetric._internal.parallel import muted
 
 def test_filters_of_interleaved_threads_are_restored():
     before = list(warnings.filters)
-    inside, leave = threading.Barrier(2), [threading.Event(), threading.Event()]
+    inner, leave = threading.Barrier(2), [threading.Event(), threading.Event()]
 
     def run(k):
         with muted(UserWarning):
-            inside.wait()
+            inner.wait()
             warnings.warn(f"number {k}", UserWarning, stacklevel=2)
             leave[k].wait()
 

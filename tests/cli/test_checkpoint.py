@@ -1,4 +1,4 @@
-"""`groundmetric learn --checkpoint`: a run that was stopped goes on to the same files."""
+"""`groundmetric learn --checkpoint`: an interrupted run continues to the same files."""
 
 import json
 import os
@@ -23,10 +23,10 @@ def learn(folder):
 
 
 @pytest.mark.parametrize("more", [[], ["--resample", "--cells-per-sample", "10"]], ids=["once", "resample"])
-def test_a_stopped_run_goes_on(tmp_path, more):
+def test_an_interrupted_run_continues(tmp_path, more):
     command = [*learn(tmp_path), "--epochs", "6", *more, "-o"]
     assert cli.main([*command, str(tmp_path / "whole")]) == 0
-    whole = gm.GroundMetric.load(tmp_path / "whole" / "metric.gm").components
+    complete = gm.GroundMetric.load(tmp_path / "whole" / "metric.gm").components
 
     inner, checkpoint, count = Checkpoints.write, str(tmp_path / "state"), [0]
 
@@ -43,7 +43,7 @@ def test_a_stopped_run_goes_on(tmp_path, more):
             cli.main([*command, str(tmp_path / "run"), "--checkpoint", checkpoint, "--debug"])
     assert not (tmp_path / "run").exists()
     assert cli.main([*command, str(tmp_path / "run"), "--checkpoint", checkpoint]) == 0
-    np.testing.assert_array_equal(gm.GroundMetric.load(tmp_path / "run" / "metric.gm").components, whole)
+    np.testing.assert_array_equal(gm.GroundMetric.load(tmp_path / "run" / "metric.gm").components, complete)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["params"].get("resample", False) == bool(more)
 
 
@@ -75,16 +75,16 @@ def with_signal(command, number, after):
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_an_interrupted_run_says_so_and_goes_on_from_its_checkpoint(tmp_path, capsys, number, code, word):
+def test_an_interrupted_run_says_so_and_continues_from_its_checkpoint(tmp_path, capsys, number, code, word):
     command = [*learn(tmp_path), "--epochs", "6", "-o"]
     assert cli.main([*command, str(tmp_path / "whole")]) == 0
     command += [str(tmp_path / "run")]
     assert with_signal(command, number, after=4) == code
-    found = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert (found["interrupted"], found["converged"], found["epochs"] < 6) == (True, False, True)
-    told = capsys.readouterr()
-    assert f"groundmetric learn: {word} after {found['epochs']} of 6 epochs" in told.err
-    assert f"{found['epochs']} epochs (interrupted)" in told.out
+    findings = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (findings["interrupted"], findings["converged"], findings["epochs"] < 6) == (True, False, True)
+    printed = capsys.readouterr()
+    assert f"groundmetric learn: {word} after {findings['epochs']} of 6 epochs" in printed.err
+    assert f"{findings['epochs']} epochs (interrupted)" in printed.out
     assert sorted(os.listdir(tmp_path)) == ["cells.h5ad", "run", "whole"]
 
     command += ["--replace", "--checkpoint", str(tmp_path / "state")]
@@ -93,12 +93,13 @@ def test_an_interrupted_run_says_so_and_goes_on_from_its_checkpoint(tmp_path, ca
     assert (tmp_path / "state").exists()
     assert cli.main(command) == 0
     assert not json.loads((tmp_path / "run" / "run.json").read_text())["interrupted"]
-    one, other = (gm.GroundMetric.load(tmp_path / name / "metric.gm").components for name in ("whole", "run"))
-    np.testing.assert_array_equal(one, other)
+    uninterrupted, continued = (
+        gm.GroundMetric.load(tmp_path / name / "metric.gm").components for name in ("whole", "run")
+    )
+    np.testing.assert_array_equal(uninterrupted, continued)
 
 
 def test_an_interrupted_ensemble_ends_at_once_and_leaves_nothing(tmp_path, capsys):
-    """Rather than go on with the other members."""
     command = [*learn(tmp_path)[:-1], "ensemble", "-o", str(tmp_path / "run")]
     assert with_signal(command, signal.SIGINT, after=1) == 130
     assert "interrupted before all members of the ensemble had learned" in capsys.readouterr().err

@@ -34,9 +34,9 @@ def test_findings_are_those_of_the_report_beside_the_simulation(made):
     assert findings["scores"][0]["method"] == "groundmetric"
     assert f"Prediction: {findings['summary']['Prediction']}" in text
     assert list(findings["truth"]) == ["Genes", "Cell type", "Conditions", "Batches"]
-    simulated, found = findings["truth"]["Genes"]
+    simulated, reported = findings["truth"]["Genes"]
     assert simulated == "PROG01 to PROG05"
-    assert found.endswith("of the top 5 are among them")
+    assert reported.endswith("of the top 5 are among them")
 
 
 def test_the_same_seed_gives_the_same_page_and_replaces_an_earlier_demo(made, tmp_path):
@@ -44,14 +44,14 @@ def test_the_same_seed_gives_the_same_page_and_replaces_an_earlier_demo(made, tm
     (tmp_path / "mine.txt").touch()
     with pytest.raises(ValueError, match="earlier"):
         demo.make_demo(tmp_path, seed=3, **SMALL)
-    again = demo.make_demo(folder, seed=3, **SMALL)
+    repeated = demo.make_demo(folder, seed=3, **SMALL)
     for name in ("summary", "truth", "warnings", "files"):
-        assert again[name] == findings[name], name
+        assert repeated[name] == findings[name], name
 
 
 def test_the_command_prints_findings(monkeypatch, tmp_path, capsys, made):
     monkeypatch.setattr(demo, "make_demo", lambda *arguments, **options: made[1])
     assert cli.main(["demo", "-o", str(tmp_path), "--json"]) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out) == made[1]
-    assert told.err.endswith("index.html\n")
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == made[1]
+    assert printed.err.endswith("index.html\n")

@@ -10,10 +10,10 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric._anndata.cohort import Labelled
-from groundmetric.cli.evaluate import USUAL, make_methods, summary
+from groundmetric.cli.evaluate import ALL, make_methods, summary
 from groundmetric.evaluation import Comparison
 
-QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "ggml,euclidean"]
+QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "ggml,transport-5-nn"]
 QUICK += ["--cv", "k-fold", "--n-splits", "3"]
 
 
@@ -49,15 +49,17 @@ def test_a_run_holds_the_comparison(finished):
     findings = json.loads((finished / "run.json").read_text())
     assert set(findings["files"]) == names
     content = json.loads((finished / "results.json").read_text())
-    found = Comparison.from_dict(content["comparison"])
-    assert found.methods == ["ggml", "euclidean"]
-    for method in found.methods:
-        assert findings["scores"][method]["balanced_accuracy"] == found.estimate(method).value
-    assert findings["scores"]["euclidean"]["lead_of_first"] == found.difference("ggml", "euclidean").value
+    comparison = Comparison.from_dict(content["comparison"])
+    assert comparison.methods == ["ggml", "transport-5-nn"]
+    for method in comparison.methods:
+        assert findings["scores"][method]["balanced_accuracy"] == comparison.estimate(method).value
+    assert (
+        findings["scores"]["transport-5-nn"]["lead_of_first"] == comparison.difference("ggml", "transport-5-nn").value
+    )
     assert findings["against_chance"]["n_permutations"] == 3
     assert content["permutation_test"]["p"] == findings["against_chance"]["p"]
-    for train, test in found.splits:
-        assert not {found.groups[d] for d in train} & {found.groups[d] for d in test}
+    for train, test in comparison.splits:
+        assert not {comparison.groups[d] for d in train} & {comparison.groups[d] for d in test}
     with open(finished / "results.csv") as file:
         assert len(list(csv.DictReader(file))) == 6
     page = (finished / "results.md").read_text()
@@ -67,21 +69,25 @@ def test_a_run_holds_the_comparison(finished):
 
 
 def test_the_ensemble_is_compared_with_a_single_learner_and_the_baselines(cells, tmp_path, capsys):
-    quick = [*QUICK, "--methods", "groundmetric,ggml,euclidean", "--group", "person", "--permutations", "3"]
+    quick = [*QUICK, "--methods", "groundmetric,ggml,pseudobulk,type-means", "--group", "person", "--permutations", "3"]
     assert cli.main(["evaluate", str(cells), *quick, "-o", str(tmp_path / "run"), "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
-    assert list(findings["scores"]) == ["groundmetric", "ggml", "euclidean"]
+    assert list(findings["scores"]) == ["groundmetric", "ggml", "pseudobulk", "type-means"]
     scored = findings["estimators"]
     assert "TransportClassifier(random_state=0)" in scored["groundmetric"]
     assert "GroundMetricLearner(random_state=0)" in scored["ggml"]
     assert f"groundmetric is {scored['groundmetric']}" in summary(findings)
     assert f"- groundmetric is {scored['groundmetric']}" in (tmp_path / "run" / "results.md").read_text()
     content = json.loads((tmp_path / "run" / "results.json").read_text())
-    found = Comparison.from_dict(content["comparison"])
-    assert {found.status(method) for method in found.methods} == {"ok"}
+    comparison = Comparison.from_dict(content["comparison"])
+    assert {comparison.status(method) for method in comparison.methods} == {"ok"}
     assert content["permutation_test"]["score"] == "log_probability"
     page = (tmp_path / "run" / "results.md").read_text()
     assert "groundmetric, against chance: log probability" in page
+    verdict = comparison.verdict("groundmetric", ["pseudobulk", "type-means"])
+    assert f"- {verdict}" in page
+    assert verdict in summary(findings)
+    assert "annotation='cell_type'" in scored["type-means"]
     assert "groundmetric is the TransportClassifier that learn fits and predict uses" in page
     assert "all 60 features are used: the default for 100 or fewer" in page
 
@@ -92,19 +98,19 @@ def test_methods_are_what_learn_fits():
     kinds = [type(method.method).__name__ for method in methods.values()]
     assert kinds == ["TransportClassifier", "GroundMetricLearner"]
     assert methods["groundmetric"].takes_groups  # patients are handed over
-    assert USUAL[0] == "groundmetric"
+    assert ALL[0] == "groundmetric"
 
 
 def test_findings_are_a_table_for_people_or_json_for_machines(cells, tmp_path, capsys):
     assert cli.main(["evaluate", str(cells), *QUICK, "--genes", "5", "-o", str(tmp_path / "a")]) == 0
-    told = capsys.readouterr()
-    assert re.split("  +", told.out.splitlines()[0])[:3] == ["method", "balanced accuracy", "95% interval"]
-    assert told.out.splitlines()[1].startswith("ggml")
-    assert "reading" in told.err.splitlines()[0]
+    printed = capsys.readouterr()
+    assert re.split("  +", printed.out.splitlines()[0])[:3] == ["method", "balanced accuracy", "95% interval"]
+    assert printed.out.splitlines()[1].startswith("ggml")
+    assert "reading" in printed.err.splitlines()[0]
     assert cli.main(["evaluate", str(cells), *QUICK, "--genes", "marked", "-o", str(tmp_path / "b"), "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     assert findings["n_features"] == 30
-    assert any("chosen beforehand" in note for note in findings["notes"])
+    assert any("selected beforehand" in note for note in findings["notes"])
 
 
 def test_a_finished_run_is_replaced_only_if_asked_for(cells, finished, capsys):
@@ -167,9 +173,9 @@ def test_bad_input_is_said_before_the_long_work(cells, tmp_path, monkeypatch, ca
 
     monkeypatch.setattr("groundmetric.evaluation._run.fit_and_score", refuse)
     assert cli.main(["evaluate", str(cells), *QUICK, *change, "-o", str(tmp_path / "run")]) == 2
-    told = capsys.readouterr().err
-    assert expected in told
-    assert "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert expected in printed
+    assert "Traceback" not in printed
     assert not any(tmp_path.iterdir())
 
 
@@ -184,6 +190,6 @@ def test_a_method_that_cannot_run_is_named(cells, tmp_path, capsys, monkeypatch)
         def fit(self, D, y=None):
             raise ValueError("this cannot be")
 
-    monkeypatch.setattr(gm.baselines, "Euclidean", Broken)
+    monkeypatch.setattr("groundmetric.baselines.shown.Euclidean", Broken)
     assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run")]) == 2
-    assert "'euclidean': error: ValueError: this cannot be" in capsys.readouterr().err
+    assert "'transport-5-nn': error: ValueError: this cannot be" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Options: the same in all commands, with examples, and with the nearest one where one is misspelt."""
+"""Options: the same in all commands, with examples; a misspelt option gets the most similar one."""
 
 import argparse
 import os
@@ -20,13 +20,13 @@ def parsers():
 
 
 def test_options_of_several_commands_are_parsed_alike():
-    """The help may say more; the value that is read must not depend on the command."""
-    found = {}
+    """The help may differ; the parsed value must not depend on the command."""
+    parsed = {}
     for name, parser in parsers().items():
         for action in parser._actions:
             for option in action.option_strings:
-                found.setdefault(option, {})[name] = (action.type, type(action).__name__, tuple(action.choices or ()))
-    shared = {option: kinds for option, kinds in found.items() if len(kinds) > 1}
+                parsed.setdefault(option, {})[name] = (action.type, type(action).__name__, tuple(action.choices or ()))
+    shared = {option: kinds for option, kinds in parsed.items() if len(kinds) > 1}
     assert {"--genes", "--cells-per-sample", "--permutations", "--group", "--output", "-o"} <= set(shared)
     for option, kinds in shared.items():
         assert len(set(kinds.values())) == 1, (option, kinds)
@@ -54,7 +54,7 @@ def test_every_help_ends_with_an_example_that_can_be_parsed(name, capsys):
         ),
         (["report", "run", "--permutation-test", "9"], "no option --permutation-test: did you mean --permutations?"),
         (["report", "run", "--xyzzy"], "no option --xyzzy (see groundmetric report --help)"),
-        (["lern"], "'lern' is not one of demo, evaluate, learn, predict, report: did you mean learn?"),
+        (["lern"], "'lern' is not one of demo, evaluate, learn, plan, predict, report: did you mean learn?"),
         (
             ["evaluate", "c.h5ad", "--cv", "kfold"],
             "'kfold' is not one of shuffle-split, k-fold, leave-one-group-out",

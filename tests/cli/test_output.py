@@ -1,4 +1,4 @@
-"""Folders are written whole or not at all, and nothing of anybody's is lost."""
+"""Output folders are written completely or not created, and files of users are never lost."""
 
 import errno
 import json
@@ -86,7 +86,7 @@ def test_replace_replaces_what_the_run_wrote_and_its_report_but_nothing_else(tmp
     assert names(run) == ["mine.html", "notes.txt", "report.cache", "report.html", FINDINGS]
 
 
-def test_what_is_no_run_is_never_replaced(tmp_path):
+def test_other_folders_are_never_replaced(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("mine")
     (tmp_path / "other").mkdir()
@@ -94,26 +94,26 @@ def test_what_is_no_run_is_never_replaced(tmp_path):
     (tmp_path / "file").write_text("mine")
     for replace in (False, True):
         for name in ("thesis", "other"):
-            with pytest.raises(ValueError, match="is no earlier run: give another folder"):
+            with pytest.raises(ValueError, match="earlier run: give another folder"):
                 write(tmp_path / name, replace=replace)
         with pytest.raises(ValueError, match="is a file: give a folder"):
             write(tmp_path / "file", replace=replace)
     assert names(tmp_path) == ["file", "other", "thesis"]
 
 
-@pytest.mark.parametrize("some", ["run", "run/cells.h5ad", "link"])
-def test_what_is_read_is_not_written_to(tmp_path, some):
+@pytest.mark.parametrize("input_name", ["run", "run/cells.h5ad", "link"])
+def test_the_input_is_not_written_to(tmp_path, input_name):
     write(tmp_path / "run")
     (tmp_path / "run" / "cells.h5ad").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "run" / "cells.h5ad")
     with pytest.raises(ValueError, match="which is read: give another folder"):
-        write(tmp_path / "run", replace=True, inputs=[tmp_path / some])
+        write(tmp_path / "run", replace=True, inputs=[tmp_path / input_name])
     with pytest.raises(ValueError, match="which is read: give another folder"):
-        write(tmp_path, inputs=[tmp_path / some])
+        write(tmp_path, inputs=[tmp_path / input_name])
 
 
 def test_a_folder_that_exists_stays_the_same_folder(tmp_path, monkeypatch):
-    """It may be mounted, somebody may stand in it, and its permissions are somebody's choice."""
+    """It may be mounted or be the working directory of a process, and its permissions are kept."""
     (tmp_path / "run").mkdir(mode=0o750)
     before = (tmp_path / "run").stat()
     monkeypatch.chdir(tmp_path / "run")
@@ -128,13 +128,13 @@ def test_a_link_to_a_folder_is_followed(tmp_path):
     (tmp_path / "large disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "large disk")
     (tmp_path / "dangling").symlink_to(tmp_path / "new")
-    for link, place in (("link", "large disk"), ("dangling", "new")):
+    for link, target in (("link", "large disk"), ("dangling", "new")):
         write(tmp_path / link)
-        assert names(tmp_path / place) == [FINDINGS]
+        assert names(tmp_path / target) == [FINDINGS]
         assert (tmp_path / link).is_symlink()
 
 
-def test_somebody_who_writes_there_meanwhile_is_not_overwritten_and_nothing_is_lost(tmp_path):
+def test_a_run_of_another_process_is_not_overwritten_and_no_file_is_lost(tmp_path):
     with (  # noqa: PT012
         pytest.raises(OSError, match=r"exists.* Its files are in "),
         new_folder(tmp_path / "run", replace=False) as f,
@@ -142,8 +142,8 @@ def test_somebody_who_writes_there_meanwhile_is_not_overwritten_and_nothing_is_l
         (f / FINDINGS).write_text(findings("slow"))
         write(tmp_path / "run", "quick")
     assert text(tmp_path / "run") == "quick"
-    (kept,) = tmp_path.glob("run.kept-*")
-    assert text(kept) == "slow"
+    (backup,) = tmp_path.glob("run.kept-*")
+    assert text(backup) == "slow"
     assert len(names(tmp_path)) == 2
 
 
@@ -159,8 +159,8 @@ def test_a_rename_that_fails_loses_nothing(tmp_path, monkeypatch, exists):
         with monkeypatch.context() as patch, new_folder(tmp_path / "run", replace=True) as folder:
             (folder / FINDINGS).write_text(findings())
             patch.setattr(safe_folders.os, "replace", busy)
-    (kept,) = tmp_path.glob("run/run.kept-*" if exists else "run.kept-*")
-    assert text(kept) == "new"
+    (backup,) = tmp_path.glob("run/run.kept-*" if exists else "run.kept-*")
+    assert text(backup) == "new"
     assert not exists or text(tmp_path / "run") == "old"
 
 
@@ -176,8 +176,8 @@ def test_a_rename_that_fails_half_way_leaves_the_old_run(tmp_path, monkeypatch):
                 (folder / name).write_text(findings())
     assert (text(run), (run / "b.csv").read_text(), (run / "mine.csv").read_text()) == ("old", "old", "mine")
     assert not (run / "a.csv").exists()
-    (kept,) = run.glob("run.kept-*")
-    assert names(kept) == ["a.csv", "mine.csv", FINDINGS]
+    (backup,) = run.glob("run.kept-*")
+    assert names(backup) == ["a.csv", "mine.csv", FINDINGS]
 
 
 def test_on_a_full_disk_what_was_written_before_is_kept(tmp_path):
@@ -185,11 +185,11 @@ def test_on_a_full_disk_what_was_written_before_is_kept(tmp_path):
         with new_folder(tmp_path / "run", replace=False) as folder:
             (folder / "metric.gm").write_text("hours of work")
             raise OSError(errno.ENOSPC, "No space left on device")
-    (kept,) = tmp_path.glob("run.kept-*")
-    assert names(kept) == ["metric.gm"]
+    (backup,) = tmp_path.glob("run.kept-*")
+    assert names(backup) == ["metric.gm"]
     with pytest.raises(FileNotFoundError), new_folder(tmp_path / "other", replace=False):
         raise FileNotFoundError
-    assert names(tmp_path) == [kept.name]
+    assert names(tmp_path) == [backup.name]
 
 
 def test_threads_with_one_output_lose_nothing(tmp_path):
@@ -206,10 +206,10 @@ def test_threads_with_one_output_lose_nothing(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    kept = list(tmp_path.glob("run.kept-*"))
+    backup = list(tmp_path.glob("run.kept-*"))
     refused = [line for line in failed if "give another folder" in line and "kept" not in line]  # before the work
-    assert len(kept) + len(refused) == len(failed) == 7
-    assert len({text(folder) for folder in [tmp_path / "run", *kept]}) == 1 + len(kept)
+    assert len(backup) + len(refused) == len(failed) == 7
+    assert len({text(folder) for folder in [tmp_path / "run", *backup]}) == 1 + len(backup)
 
 
 OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]

@@ -44,7 +44,9 @@ def test_learned_on_four_donors_the_others_are_told_apart(tmp_path):
     assert done.returncode == 0, done.stderr
     predictions = json.loads(done.stdout)["predictions"]
     assert len(predictions) == 8
-    assert all(found["sample"].startswith(found["predicted"]) for found in predictions)  # ctrl_101, stim_101, …
+    assert all(
+        prediction["sample"].startswith(prediction["predicted"]) for prediction in predictions
+    )  # ctrl_101, stim_101, …
 
     done = groundmetric(*learn, "-o", tmp_path / "run")
     assert (done.returncode, done.stdout) == (2, "")

@@ -18,14 +18,14 @@ def cohort():
     return make_cohort(4, 150, 300, random_state=0)
 
 
-def same(one, other):
-    assert_array_equal(one.X.toarray(), other.X.toarray())
-    assert_array_equal(one.layers["counts"].toarray(), other.layers["counts"].toarray())
-    pd.testing.assert_frame_equal(one.obs, other.obs)
-    pd.testing.assert_frame_equal(one.var, other.var)
-    assert one.uns["truth"].keys() == other.uns["truth"].keys()
-    for name, value in one.uns["truth"].items():
-        assert_array_equal(value, other.uns["truth"][name])
+def same(first, second):
+    assert_array_equal(first.X.toarray(), second.X.toarray())
+    assert_array_equal(first.layers["counts"].toarray(), second.layers["counts"].toarray())
+    pd.testing.assert_frame_equal(first.obs, second.obs)
+    pd.testing.assert_frame_equal(first.var, second.var)
+    assert first.uns["truth"].keys() == second.uns["truth"].keys()
+    for name, value in first.uns["truth"].items():
+        assert_array_equal(value, second.uns["truth"][name])
 
 
 def expected_counts(adata):
@@ -81,8 +81,8 @@ def test_counts_are_whole_numbers_and_x_is_their_logarithm(cohort):
 def test_same_seed_same_data_other_seed_other_data(cohort):
     same(make_cohort(4, 150, 300, random_state=0), cohort)
     same(make_cohort(4, 150, 300, random_state=np.random.RandomState(0)), cohort)
-    other = make_cohort(4, 150, 300, random_state=1)
-    assert other.shape != cohort.shape or (other.X != cohort.X).nnz > 0
+    second = make_cohort(4, 150, 300, random_state=1)
+    assert second.shape != cohort.shape or (second.X != cohort.X).nnz > 0
 
 
 def test_a_file_holds_all_of_it(cohort, tmp_path):
@@ -139,19 +139,21 @@ def test_the_programme_acts_in_its_cell_type_where_the_disease_is_and_grows_with
     assert_allclose(adata.uns["truth"]["condition_strengths"], [0.0, 1.5, 3.0])
     counts = adata.layers["counts"].toarray()
     t_cells = (adata.obs["cell_type"] == "T cell").to_numpy()
-    marked, rest = adata.var["programme"].to_numpy(), ~adata.var["programme"].to_numpy()
-    found = []
+    marked, remainder = adata.var["programme"].to_numpy(), ~adata.var["programme"].to_numpy()
+    log_ratios = []
     for condition in options["conditions"]:
         cells = counts[t_cells & (adata.obs["condition"] == condition).to_numpy()]
-        found.append(np.log(cells[:, marked].sum() / cells[:, rest].sum()))  # relative to the others: no softmax
-    assert_allclose(np.subtract(found[1:], found[0]), [1.5, 3.0], atol=0.05)
+        log_ratios.append(
+            np.log(cells[:, marked].sum() / cells[:, remainder].sum())
+        )  # relative to other genes, which removes the softmax
+    assert_allclose(np.subtract(log_ratios[1:], log_ratios[0]), [1.5, 3.0], atol=0.05)
 
 
 def test_markers_are_higher_in_their_own_type(cohort):
     counts = cohort.layers["counts"].toarray()
     for kind in cohort.obs["cell_type"].cat.categories:
-        marks, own = (cohort.var["marker_of"] == kind).to_numpy(), (cohort.obs["cell_type"] == kind).to_numpy()
-        assert counts[own][:, marks].mean() > 3 * counts[~own][:, marks].mean()
+        marks, of_type = (cohort.var["marker_of"] == kind).to_numpy(), (cohort.obs["cell_type"] == kind).to_numpy()
+        assert counts[of_type][:, marks].mean() > 3 * counts[~of_type][:, marks].mean()
 
 
 @pytest.mark.parametrize(
@@ -159,8 +161,8 @@ def test_markers_are_higher_in_their_own_type(cohort):
 )
 def test_confounding_ties_condition_and_batch(confounding, tables):
     truth = make_cohort(8, 5, 120, model=CohortModel(confounding=confounding), random_state=0).uns["truth"]
-    found = pd.crosstab(truth["sample_conditions"], truth["sample_batches"])
-    assert_array_equal(found.reindex(columns=["batch1", "batch2"], fill_value=0), tables)
+    table = pd.crosstab(truth["sample_conditions"], truth["sample_batches"])
+    assert_array_equal(table.reindex(columns=["batch1", "batch2"], fill_value=0), tables)
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 3, 5])

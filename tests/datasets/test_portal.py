@@ -49,7 +49,7 @@ def stall(request):
 
 
 def half(request):
-    """Half of what the header promises."""
+    """Half of the length in the header."""
     request.reply(200, b"\x89HDF\r\n\x1a\n" + bytes(92), length=200)
 
 

@@ -65,11 +65,11 @@ def test_noise_features_are_independent_of_each_other():
 
 @pytest.mark.parametrize("make", [synth_2d, synth_200d])
 def test_the_same_seed_gives_the_same_data_and_another_seed_other_data(make):
-    one, again, other = make(random_state=3), make(random_state=np.random.RandomState(3)), make(random_state=4)
-    assert_array_equal(one[0].points, again[0].points)
-    assert_array_equal(one[1], again[1])
-    assert one[0].names == again[0].names
-    assert not np.any(one[0].points == other[0].points)
+    first, repeated, second = make(random_state=3), make(random_state=np.random.RandomState(3)), make(random_state=4)
+    assert_array_equal(first[0].points, repeated[0].points)
+    assert_array_equal(first[1], repeated[1])
+    assert first[0].names == repeated[0].names
+    assert not np.any(first[0].points == second[0].points)
 
 
 def test_every_number_of_the_family_is_a_parameter():
@@ -119,14 +119,14 @@ def test_the_hazard_ratio_is_that_of_the_times():
     active = D.points[:, 0] > 0
     a = D.points[:, 0] / 50.0
     bins = [np.abs(a - centre) < 0.1 for centre in (-0.5, 0.5)]
-    low, high = (y["event"][some].sum() / y["time"][some].sum() for some in bins)
+    low, high = (y["event"][subset].sum() / y["time"][subset].sum() for subset in bins)
     assert active.mean() == pytest.approx(0.5, abs=0.05)
     assert high / low == pytest.approx(3.0, rel=0.2)
 
 
 def test_the_same_seed_gives_the_same_patients_and_bad_shares_are_refused():
-    (one, y), (other, z) = (make_survival(5, 3, 6, random_state=3) for _ in range(2))
-    assert np.array_equal(one.points, other.points)
+    (first, y), (second, z) = (make_survival(5, 3, 6, random_state=3) for _ in range(2))
+    assert np.array_equal(first.points, second.points)
     assert np.array_equal(y, z)
     with pytest.raises(ValueError, match=r"censored is 1\.0"):
         make_survival(censored=1.0)

@@ -1,4 +1,4 @@
-"""Parts of a distance matrix: the bits of the whole, in any process, for every solver and cost."""
+"""Parts of a distance matrix equal the complete matrix bit by bit, in any process, for every solver and cost."""
 
 import pickle
 
@@ -18,7 +18,7 @@ from groundmetric.transport.problem import Masses
 
 
 class ShuffledBackend:
-    """Tasks are pickled, as if they were sent, and done in another order."""
+    """Backend that pickles tasks, as a cluster does, and runs them in another order."""
 
     def __init__(self):
         self.n_tasks = 0
@@ -29,17 +29,20 @@ class ShuffledBackend:
             yield number, pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(tasks[number])))))
 
 
-def here_and_there(some):
-    """Results of both, which must be the same; returns one."""
+def solved_locally_and_by_backend(task):
+    """Solve in this process and by a backend, require equal results, and return them."""
     backend, results, seen = ShuffledBackend(), [], []
     with Threads(1) as threads:
         for where in (None, backend):
             seen.append([])
-            found = lambda which, part, seen=seen[-1]: seen.extend(zip(which, part.values, strict=True))  # noqa: E731
-            results.append(solve_pairs(some, threads, where, done=lambda count: None, found=found))
+
+            def record(selected, part, seen=seen[-1]):
+                seen.extend(zip(selected, part.values, strict=True))
+
+            results.append(solve_pairs(task, threads, where, done=lambda count: None, on_results=record))
     assert backend.n_tasks > 4
-    for one, other in zip(*results, strict=True):
-        assert_array_equal(one, other)
+    for local, remote in zip(*results, strict=True):
+        assert_array_equal(local, remote)
     assert sorted(seen[0]) == sorted(seen[1]) == list(enumerate(results[0].values))
     return results[0]
 
@@ -52,18 +55,18 @@ def exact_pairs(D, *, cost=Cost.EUCLIDEAN, max_pivots=None, dense_limit=np.inf):
 @pytest.mark.parametrize("cost", list(Cost))
 @pytest.mark.parametrize("max_pivots", [None, 3])
 def test_parts_give_the_bits_of_the_whole(eager, cohort, cost, max_pivots):
-    results = here_and_there(exact_pairs(cohort, cost=cost, max_pivots=max_pivots))
+    results = solved_locally_and_by_backend(exact_pairs(cohort, cost=cost, max_pivots=max_pivots))
     assert set(results.status) == {Status.OPTIMAL if max_pivots is None else Status.PIVOT_LIMIT}
 
 
 def test_large_pairs_need_no_matrix_of_costs_on_workers_either(eager, cohort, monkeypatch):
-    usual = here_and_there(exact_pairs(cohort))
+    usual = solved_locally_and_by_backend(exact_pairs(cohort))
 
-    def refuse(self, which, enough):
-        assert not which.size, "a matrix of costs was made"
+    def refuse(self, selected, enough):
+        assert not selected.size, "a matrix of costs was made"
 
     monkeypatch.setattr(pairs.PairTransport, "_solve_dense", refuse)
-    large = here_and_there(exact_pairs(cohort, dense_limit=40 * 40 - 1))
+    large = solved_locally_and_by_backend(exact_pairs(cohort, dense_limit=40 * 40 - 1))
     np.testing.assert_allclose(large.values, usual.values, rtol=1e-12)
 
 
@@ -72,14 +75,14 @@ def test_any_solver_gives_the_bits_of_the_whole(eager, cohort, solver):
     clouds, distances = clouds_of(gm.GroundMetric.euclidean(3), (cohort,), dense=True)
     first, second = np.triu_indices(len(cohort), 1)
     with Threads(1) as threads:
-        results = here_and_there(SolverPairs.prepare(solver, clouds, distances, first, second, threads))
+        results = solved_locally_and_by_backend(SolverPairs.prepare(solver, clouds, distances, first, second, threads))
     assert (results.lower <= results.upper).all()
 
 
 def test_little_work_stays_here(cohort):
     backend = ShuffledBackend()
     with Threads(1) as threads:
-        solve_pairs(exact_pairs(cohort), threads, backend, done=lambda n: None, found=lambda which, part: None)
+        solve_pairs(exact_pairs(cohort), threads, backend, done=lambda n: None, on_results=lambda selected, part: None)
     assert backend.n_tasks == 0
     assert cohorts._SECONDS >= 1.0
 
@@ -88,19 +91,21 @@ def test_every_pair_is_counted_once(eager, cohort):
     for backend in (None, ShuffledBackend()):
         counts = []
         with Threads(1) as threads:
-            solve_pairs(exact_pairs(cohort), threads, backend, done=counts.append, found=lambda which, part: None)
+            solve_pairs(
+                exact_pairs(cohort), threads, backend, done=counts.append, on_results=lambda selected, part: None
+            )
         assert sum(counts) == 16 * 15 // 2
 
 
 class Registered(LokyBackend):
-    """A backend that somebody else registers with joblib; like that of Ray, it gives all answers at the end."""
+    """Third-party backend registered with joblib; like the backend of Ray, it returns all answers at the end."""
 
     supports_return_generator = False
     submitted = 0
 
-    def submit(self, *given, **options):
+    def submit(self, *arguments, **options):
         Registered.submitted += 1
-        return super().submit(*given, **options)
+        return super().submit(*arguments, **options)
 
 
 def test_processes_and_registered_backends_give_the_serial_bits(eager, cohort):

@@ -1,4 +1,4 @@
-"""Tasks on processes: answers as in one, also where workers are killed, err, are missing or have another version."""
+"""Tasks on processes equal those of one process, also if workers are killed, fail, are missing or differ in version."""
 
 import os
 import signal
@@ -7,8 +7,9 @@ import time
 import warnings
 
 import joblib
+import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import groundmetric as gm
 from groundmetric._internal import parallel
@@ -25,21 +26,21 @@ from groundmetric.transport import cohort as cohorts
 
 
 def test_a_process_that_dies_or_errs_is_replaced(tmp_path):
-    here = os.getpid()
+    parent_pid = os.getpid()
 
     def unlucky(task):
-        what, number = task
-        flag = tmp_path / what
-        if what != "fine" and os.getpid() != here and not flag.exists():
+        outcome, number = task
+        flag = tmp_path / outcome
+        if outcome != "fine" and os.getpid() != parent_pid and not flag.exists():
             flag.touch()
-            if what == "dies":
+            if outcome == "dies":
                 os._exit(9)
             raise OSError("out of luck")
         return number
 
-    given = [("fine", 0), ("errs", 1), ("dies", 2), ("fine", 3)]
+    tasks = [("fine", 0), ("errs", 1), ("dies", 2), ("fine", 3)]
     with joblib.parallel_config(backend="loky", n_jobs=2), pytest.warns(ClusterWarning, match="computed again"):
-        answers = dict(JoblibBackend(2).run(unlucky, given))
+        answers = dict(JoblibBackend(2).run(unlucky, tasks))
     assert answers == {number: number for number in range(4)}
 
 
@@ -70,7 +71,7 @@ def test_a_backend_is_used_where_processes_were_asked_for():
 
 
 distributed = pytest.importorskip("distributed")
-noisy = pytest.mark.filterwarnings("ignore")  # a cluster whose workers are killed has much to say
+noisy = pytest.mark.filterwarnings("ignore")  # a cluster whose workers are killed logs many warnings
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def serial(cohort):
 
 
 def wait_for_both(client):
-    """After a worker was killed, its nanny starts another; where that fails, begin with two fresh ones."""
+    """Wait until the nanny has replaced a killed worker; if that fails, start two new workers."""
     try:
         client.wait_for_workers(2, timeout=20)
     except TimeoutError:
@@ -98,7 +99,7 @@ def wait_for_both(client):
 
 @pytest.fixture
 def on_dask(client, eager, monkeypatch):
-    """The two workers, the tasks that were sent, and what to do when so many were."""
+    """Yield the tasks sent to two workers, and functions to call after a given number of tasks."""
     monkeypatch.setattr(cohorts, "_SECONDS", 5e-4)
     wait_for_both(client)
     sent, actions, inner = [], {}, DaskBackend._submit
@@ -114,7 +115,7 @@ def on_dask(client, eager, monkeypatch):
 
 
 def kill_a_worker(client):
-    """kill -9; the nanny starts another one in its place."""
+    """Kill a worker (kill -9); its nanny replaces it."""
     os.kill(sorted(client.run(os.getpid).items())[0][1], signal.SIGKILL)
 
 
@@ -136,8 +137,8 @@ def test_workers_are_killed_during_a_distance_matrix(client, on_dask, cohort, se
 @noisy
 def test_metrics_without_a_projection_and_large_pairs_too(on_dask, cohort, monkeypatch):
     for metric in ("cityblock", gm.GroundMetric([[1.0, 0.0, 0.0]]).blend(gm.GroundMetric.euclidean(3), 0.5)):
-        there, here = (gm.pairwise_distances(cohort, metric=metric, n_jobs=n) for n in (None, 1))
-        assert_array_equal(there, here)
+        remote, local = (gm.pairwise_distances(cohort, metric=metric, n_jobs=n) for n in (None, 1))
+        assert_array_equal(remote, local)
     n_sent = len(on_dask[0])
     assert n_sent
     monkeypatch.setattr(gm.transport.pairs, "DENSE_LIMIT", 40 * 40 - 1)
@@ -181,7 +182,7 @@ def test_work_that_is_on_a_worker_already_stays_there(client):
 def only_in(pid):
     def function(task):
         if os.getpid() != pid:
-            raise OSError("this worker has no luck")
+            raise OSError("this worker fails")
         return task + 1
 
     return function
@@ -189,7 +190,7 @@ def only_in(pid):
 
 @noisy
 def test_what_fails_on_every_worker_is_computed_here(client):
-    with pytest.warns(ClusterWarning, match="no luck"):
+    with pytest.warns(ClusterWarning, match="this worker fails"):
         assert dict(DaskBackend(client).run(only_in(os.getpid()), [1, 2])) == {0: 2, 1: 3}
 
 
@@ -201,11 +202,11 @@ def test_an_error_that_is_everywhere_is_raised(client):
 
 @noisy
 def test_tasks_that_end_every_worker_are_an_error(client, monkeypatch):
-    """However slowly workers are started again: a task must not be computed here because none is there just now."""
-    here = os.getpid()
+    """Even if workers restart slowly, a task must not be computed in this process while workers are missing."""
+    parent_pid = os.getpid()
 
     def end_the_worker(task):
-        assert os.getpid() != here  # never this process: it would take the other tests with it
+        assert os.getpid() != parent_pid  # killing this process would end the other tests
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(parallel, "_NO_WORKERS", 60.0)
@@ -233,33 +234,38 @@ def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(cohort, 
         distributed.LocalCluster(n_workers=0, **ONE_THREAD) as cluster,
         distributed.Client(cluster) as client,
         joblib.parallel_config(backend="dask", client=client),
-        warnings.catch_warnings(record=True) as told,
+        warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
         started = time.monotonic()
         assert_array_equal(gm.pairwise_distances(cohort), serial)
         assert time.monotonic() - started < 10.0
-    assert ["no workers for 1 s" in str(each.message) for each in told if each.category is ClusterWarning] == [True]
+    assert [
+        "no workers for 1 s" in str(warning.message) for warning in caught if warning.category is ClusterWarning
+    ] == [True]
 
 
 @noisy
 def test_workers_that_are_all_lost_are_waited_for_once(monkeypatch):
     monkeypatch.setattr(parallel, "_NO_WORKERS", 1.0)
-    monkeypatch.setattr(parallel, "_FETCH", 1.0)  # answers that went with their worker
-    here = threading.get_ident()
+    monkeypatch.setattr(parallel, "_FETCH", 1.0)  # answers lost with their worker
+    this_thread = threading.get_ident()
     with (
         distributed.LocalCluster(n_workers=1, **ONE_THREAD) as cluster,
         distributed.Client(cluster) as client,
-        warnings.catch_warnings(record=True) as told,
+        warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
         answers = DaskBackend(client).run(lambda task: threading.get_ident(), list(range(20)))
-        assert next(answers)[1] != here
+        assert next(answers)[1] != this_thread
         cluster.scale(0)
-        rest = [thread for _, thread in answers]
-    assert len(rest) == 19
-    assert rest[-1] == here
-    assert sum("no workers for 1 s" in str(each.message) for each in told if each.category is ClusterWarning) == 1
+        threads = [thread for _, thread in answers]
+    assert len(threads) == 19
+    assert threads[-1] == this_thread
+    assert (
+        sum("no workers for 1 s" in str(warning.message) for warning in caught if warning.category is ClusterWarning)
+        == 1
+    )
 
 
 @noisy
@@ -290,3 +296,14 @@ def test_a_worker_of_another_version_that_joins_later_is_refused(monkeypatch):
     assert parallel._on_worker(abs, -3, "9.9") == (gm.__version__, None)
     with pytest.raises(OtherVersionError, match=r"one that has joined has groundmetric 9\.9"):
         parallel._check_versions({"one that has joined": "9.9"})
+
+
+@noisy
+def test_an_ensemble_has_the_same_results_on_a_cluster(on_dask, cohort):
+    y = np.arange(len(cohort)) % 2
+    options = {"n_members": 4, "kinds": ["univariate", "learned"], "max_epochs": 2, "random_state": 0}
+    ensemble = gm.GroundMetricEnsemble(**options).fit(cohort, y)
+    assert len(on_dask[0]) >= 4 + 2 * 4 + 5  # learned members, distances of all members, folds and all samples
+    local = gm.GroundMetricEnsemble(**options, n_jobs=1).fit(cohort, y)
+    assert_allclose(ensemble.held_out_, local.held_out_, atol=1e-9)
+    assert_allclose(ensemble.distances_, local.distances_, atol=1e-9)

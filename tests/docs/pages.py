@@ -12,12 +12,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CELLS = [
     "atlas",
+    "counterfactual",
     "from_ggml_ot",
     "from_moscot",
     "from_pertpy",
     "from_pilot_patpy",
+    "influence",
     "multimodal",
     "new_patients",
+    "planning",
+    "prediction_sets",
     "spatial",
     "tutorial",
 ]

@@ -1,4 +1,4 @@
-"""Pages on cells of patients run as they stand, and find what was put into the simulated cohorts."""
+"""Run the pages on cells of patients, which recover the effects of the simulated cohorts."""
 
 import numpy as np
 import pytest
@@ -68,12 +68,33 @@ def check_tutorial(names):
     assert names["by_type"].idxmax() == names["adata"].uns["truth"]["programme_type"]
 
 
+def check_counterfactual(names):
+    assert names["result"].table()["kind"].iloc[0] == "Macrophage"
+    assert names["result"].table()["feature"].iloc[0].startswith("PROG")
+
+
+def check_influence(names):
+    assert len(names["result"].table()) == 12
+
+
+def check_planning(names):
+    assert names["curve"].n_patients == 16
+
+
+def check_prediction_sets(names):
+    assert names["result"].contains.any(axis=1).all()
+
+
 # scanpy and umap have warnings of their own; few epochs, which keep pages short, give ours.
 WARNINGS = {
     "atlas": "ignore:.*max_epochs",
     "from_ggml_ot": "ignore:.*max_epochs",
     "multimodal": "ignore:From 0.4",  # of mudata 0.3
+    "counterfactual": "ignore",
+    "influence": "ignore",
     "new_patients": "ignore",
+    "planning": "ignore",
+    "prediction_sets": "ignore",
     "tutorial": "ignore",
 }
 

@@ -1,4 +1,4 @@
-"""Pages on distributions and transport run as they stand, and give what they say; no page is left out."""
+"""Run the pages on distributions and transport and check their results; every page is tested."""
 
 import importlib.util
 from pathlib import Path
@@ -54,8 +54,8 @@ def check_point_sets(names):
 
 
 def check_survival(names):
-    found = gm.evaluation.concordance_index(names["table"].iloc[60:], names["risk"])
-    assert found > 0.65
+    result = gm.evaluation.concordance_index(names["table"].iloc[60:], names["risk"])
+    assert result > 0.65
     assert set(np.argsort(-names["model"].metric_.importance())[:4]) >= {0, 1, 2}
     assert names["weights"]["triplets with known order"] == max(names["weights"].values()) > 0.8
 

@@ -38,10 +38,10 @@ class Links(html.parser.HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        if tag in ("a", "img") and (address := found.get("href") or found.get("src")):
+        result = dict(attrs)
+        if tag in ("a", "img") and (address := result.get("href") or result.get("src")):
             self.links.add(address)
-        self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
+        self.anchors |= {result[key] for key in ("id", "name") if result.get(key)}
 
 
 def test_every_public_name_has_a_page(site):
@@ -90,9 +90,9 @@ def test_what_a_block_prints_and_draws_is_shown_below_it(tmp_path):
     text = "```python\n1\n```\nthen\n```python\n2\n```\n"
     first, second = blocks(text)
     figure = tmp_path / "generated" / "one.png"
-    said = shown(text, {first.end: Output("seen\n", 1), second.end: Output(figures=[figure])}, tmp_path)
-    assert said.index("seen\n1") < said.index("then") < said.index("![figure](/generated/one.png)")
-    assert said.replace(" ", "").count("```python") == 2
+    page = shown(text, {first.end: Output("seen\n", 1), second.end: Output(figures=[figure])}, tmp_path)
+    assert page.index("seen\n1") < page.index("then") < page.index("![figure](/generated/one.png)")
+    assert page.replace(" ", "").count("```python") == 2
 
 
 def test_the_code_of_a_figure_is_in_a_dropdown_below_it(tmp_path):

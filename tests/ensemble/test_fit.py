@@ -33,25 +33,25 @@ def results(ensemble):
     return [ensemble.held_out_, ensemble.distances_, ensemble.metric_.matrix(), ensemble.importances_]
 
 
-def assert_same(one, other, rtol=1e-12):
-    for a, b in zip(results(one), results(other), strict=True):
+def assert_same(first, second, rtol=1e-12):
+    for a, b in zip(results(first), results(second), strict=True):
         assert_allclose(a, b, rtol=rtol, atol=rtol)
 
 
 # Held out
 
 
-def exchanged(target, inside):
+def exchanged(target, in_fold):
     """Return labels, and labels that are exchanged within the fold, and replaced by others."""
     if target == "classes":
-        return y, [np.where(inside, 1 - y, y), np.where(inside, 0, y)]
+        return y, [np.where(in_fold, 1 - y, y), np.where(in_fold, 0, y)]
     if target == "ordered":
         swapped, replaced = VALUES.copy(), VALUES.copy()
-        swapped[inside], replaced[inside] = VALUES[inside][::-1], [1e3, -7.0, 0.0][: inside.sum()] + VALUES[inside]
+        swapped[in_fold], replaced[in_fold] = VALUES[in_fold][::-1], [1e3, -7.0, 0.0][: in_fold.sum()] + VALUES[in_fold]
         return VALUES, [swapped, replaced]
     swapped, replaced = TIMES.copy(), TIMES.copy()
-    swapped[inside] = TIMES[inside][::-1]
-    replaced["time"][inside], replaced["event"][inside] = np.array([1e-3, 50.0, 2.0])[: inside.sum()], True
+    swapped[in_fold] = TIMES[in_fold][::-1]
+    replaced["time"][in_fold], replaced["event"][in_fold] = np.array([1e-3, 50.0, 2.0])[: in_fold.sum()], True
     return TIMES, [swapped, replaced]
 
 
@@ -64,38 +64,38 @@ def test_held_out_predictions_of_a_fold_do_not_depend_on_its_labels(target, desi
     """
     ensemble = GroundMetricEnsemble(cv=FOLDS, target=target, max_epochs=2, random_state=0)
     fold = 5
-    inside = fold == FOLDS
-    labels, changes = exchanged(target, inside)
-    one = ensemble.fit(D, labels, **design)
-    assert len(one.members_) == 3 * 14
-    held_out, by_view = one.held_out_, one.view_held_out_
+    in_fold = fold == FOLDS
+    labels, changes = exchanged(target, in_fold)
+    first = ensemble.fit(D, labels, **design)
+    assert len(first.members_) == 3 * 14
+    held_out, by_view = first.held_out_, first.view_held_out_
     for changed in changes:
-        other = ensemble.fit(D, changed, **design)
-        assert_array_equal(other.held_out_[inside], held_out[inside])
+        second = ensemble.fit(D, changed, **design)
+        assert_array_equal(second.held_out_[in_fold], held_out[in_fold])
         for name, predictions in by_view.items():
-            assert_array_equal(other.view_held_out_[name][inside], predictions[inside])
-        assert np.any(other.held_out_[~inside] != held_out[~inside])
+            assert_array_equal(second.view_held_out_[name][in_fold], predictions[in_fold])
+        assert np.any(second.held_out_[~in_fold] != held_out[~in_fold])
 
 
 def test_no_fold_sees_its_labels():
     ensemble, folds = small(cv=FOLDS % 4), FOLDS % 4
-    one = ensemble.fit(D, y).held_out_
+    first = ensemble.fit(D, y).held_out_
     assert len(ensemble.members_) == 4
     for fold in range(4):
-        other = ensemble.fit(D, np.where(folds == fold, 1 - y, y)).held_out_
-        assert_array_equal(one[folds == fold], other[folds == fold])
+        second = ensemble.fit(D, np.where(folds == fold, 1 - y, y)).held_out_
+        assert_array_equal(first[folds == fold], second[folds == fold])
 
 
 def test_cohorts_too_small_for_members_are_held_out_as_well():
     codes = np.array([0, 0] + [1] * 14)
-    ensemble, inside = small(cv=np.arange(16) % 4), np.arange(16) % 4 == 3
-    one = ensemble.fit(D[:16], codes)
-    assert one.fitted_.design == []
-    assert set(one.weights_) == {"euclidean", "means", "moments", "embedding"}
-    assert one.metric_weights_ == {"euclidean": 0.5, "univariate": 0.5}
-    held_out = one.held_out_
-    other = ensemble.fit(D[:16], np.where(inside & (np.arange(16) < 8), 0, codes))
-    assert_array_equal(other.held_out_[inside], held_out[inside])
+    ensemble, in_fold = small(cv=np.arange(16) % 4), np.arange(16) % 4 == 3
+    first = ensemble.fit(D[:16], codes)
+    assert first.fitted_.design == []
+    assert set(first.weights_) == {"euclidean", "means", "moments", "embedding"}
+    assert first.metric_weights_ == {"euclidean": 0.5, "univariate": 0.5}
+    held_out = first.held_out_
+    second = ensemble.fit(D[:16], np.where(in_fold & (np.arange(16) < 8), 0, codes))
+    assert_array_equal(second.held_out_[in_fold], held_out[in_fold])
 
 
 def test_members_are_trained_on_the_folds_that_they_do_not_leave_out():
@@ -122,11 +122,11 @@ def ensembles_by_order(labels, target, order):
     rows = np.random.default_rng(2).permutation(moved.points.shape[0])
     names = np.repeat(moved.names, moved.sizes)
     cells = Distributions(moved.points[rows], names[rows], features=D.features)
-    place = [list(D.names).index(name) for name in cells.names]
+    position = [list(D.names).index(name) for name in cells.names]
     options = {"kinds": ["univariate", "anova", "learned"], "max_epochs": 2, "target": target, "max_points": 3}
-    one = small(**options).fit(D, labels, groups=GROUPS, strata=STRATA)
-    other = small(**options).fit(cells, labels[place], groups=GROUPS[place], strata=STRATA[place])
-    return one, other, place
+    first = small(**options).fit(D, labels, groups=GROUPS, strata=STRATA)
+    second = small(**options).fit(cells, labels[position], groups=GROUPS[position], strata=STRATA[position])
+    return first, second, position
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def ensembles_by_order(labels, target, order):
     ids=["classes", "numbers", "times"],
 )
 def test_order_of_samples_and_rows_changes_nothing(target, labels):
-    one, other, place = ensembles_by_order(labels, target, np.random.default_rng(1).permutation(24))
-    assert_allclose(other.held_out_, one.held_out_[place], atol=1e-12)
-    assert_allclose(other.distances_, one.distances_[np.ix_(place, place)], atol=1e-12)
-    assert_allclose(other.metric_.matrix(), one.metric_.matrix(), atol=1e-12)
-    assert_array_equal(other.folds_, one.folds_[place])
-    assert other.score_ == pytest.approx(one.score_, abs=1e-12)
+    first, second, position = ensembles_by_order(labels, target, np.random.default_rng(1).permutation(24))
+    assert_allclose(second.held_out_, first.held_out_[position], atol=1e-12)
+    assert_allclose(second.distances_, first.distances_[np.ix_(position, position)], atol=1e-12)
+    assert_allclose(second.metric_.matrix(), first.metric_.matrix(), atol=1e-12)
+    assert_array_equal(second.folds_, first.folds_[position])
+    assert second.score_ == pytest.approx(first.score_, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -151,29 +151,29 @@ def test_order_of_samples_and_rows_changes_nothing(target, labels):
 def test_a_sample_predicted_alone_or_in_company_is_the_same(predictor, labels):
     new, _ = cohort(5, seed=3, points=9, n_features=6)
     model = predictor(small(max_points=4)).fit(D, labels)
-    together = model.predict_all(new).values
+    jointly = model.predict_all(new).values
     alone = np.concatenate([model.predict_all(new[[d]]).values for d in range(5)])
-    assert_allclose(alone, together, atol=1e-12)
-    assert_allclose(model.predict_all(new[::-1]).values, together[::-1], atol=1e-12)
+    assert_allclose(alone, jointly, atol=1e-12)
+    assert_allclose(model.predict_all(new[::-1]).values, jointly[::-1], atol=1e-12)
 
 
 def test_order_of_kinds_and_number_of_threads_change_no_bit():
     kinds = ["univariate", "anova", "learned"]
-    one = small(kinds=kinds, max_epochs=2).fit(D, y)
+    first = small(kinds=kinds, max_epochs=2).fit(D, y)
     for options in ({"kinds": kinds[::-1]}, {"kinds": kinds, "n_jobs": 2}):
-        other = small(max_epochs=2, **options).fit(D, y)
-        assert list(other.weights_) == list(one.weights_)
-        assert other.weights_ == one.weights_
-        for a, b in zip(results(one), results(other), strict=True):
+        second = small(max_epochs=2, **options).fit(D, y)
+        assert list(second.weights_) == list(first.weights_)
+        assert second.weights_ == first.weights_
+        for a, b in zip(results(first), results(second), strict=True):
             assert_array_equal(a, b)
 
 
 def test_the_seed_decides_folds_and_subsamples():
-    one, same, other = (small(max_points=3, random_state=seed).fit(D, y) for seed in (0, 0, 1))
-    for a, b in zip(results(one), results(same), strict=True):
+    first, same, second = (small(max_points=3, random_state=seed).fit(D, y) for seed in (0, 0, 1))
+    for a, b in zip(results(first), results(same), strict=True):
         assert_array_equal(a, b)
-    assert np.any(one.folds_ != other.folds_)
-    assert np.any(one.distances_ != other.distances_)
+    assert np.any(first.folds_ != second.folds_)
+    assert np.any(first.distances_ != second.distances_)
 
 
 # Numbers of points
@@ -274,11 +274,11 @@ def test_a_class_of_one_is_an_error():
 @pytest.mark.parametrize("factor", [1e300, 1e-300, 3e3])
 def test_numbers_of_any_size_give_scaled_predictions(factor):
     options = {"kinds": ["univariate", "anova", "learned"], "max_epochs": 2, "cv": FOLDS}
-    one = TransportRegressor(small(**options)).fit(D, VALUES)
-    other = TransportRegressor(small(**options)).fit(D, VALUES * factor)
-    assert_allclose(other.ensemble_.held_out_ / factor, one.ensemble_.held_out_, rtol=1e-6)
-    assert other.ensemble_.score_ == pytest.approx(one.ensemble_.score_, abs=1e-6)
-    assert_allclose(other.predict(D[:3]) / factor, one.predict(D[:3]), rtol=1e-6)
+    first = TransportRegressor(small(**options)).fit(D, VALUES)
+    second = TransportRegressor(small(**options)).fit(D, VALUES * factor)
+    assert_allclose(second.ensemble_.held_out_ / factor, first.ensemble_.held_out_, rtol=1e-6)
+    assert second.ensemble_.score_ == pytest.approx(first.ensemble_.score_, abs=1e-6)
+    assert_allclose(second.predict(D[:3]) / factor, first.predict(D[:3]), rtol=1e-6)
 
 
 def test_units_and_offsets_of_features_change_nothing():
@@ -294,13 +294,13 @@ def test_units_and_offsets_of_features_change_nothing():
 
 def test_sparse_single_precision_and_read_only_points_give_the_dense_result():
     points = np.where(D.points > 0.3, D.points, 0.0)
-    one = small().fit(D.with_points(points), y)
+    first = small().fit(D.with_points(points), y)
     frozen = points.copy()
     frozen.flags.writeable = False
     for form, close in ((sparse.csr_matrix(points), 1e-6), (points.astype(np.float32), 1e-4), (frozen, 1e-12)):
-        other = small().fit(D.with_points(form), y)
-        assert_allclose(other.distances_, one.distances_, atol=close)
-        assert_allclose(other.held_out_, one.held_out_, atol=close)
+        second = small().fit(D.with_points(form), y)
+        assert_allclose(second.distances_, first.distances_, atol=close)
+        assert_allclose(second.held_out_, first.held_out_, atol=close)
 
 
 def test_constant_features_and_duplicated_samples():
@@ -323,9 +323,9 @@ def test_all_points_equal():
 
 def test_one_point_per_sample():
     X = D.means()
-    one, other = small().fit(X, y), small().fit(Distributions(X, range(24)), y)
-    assert_same(one, other)
-    assert (one.held_out_.argmax(axis=1) == y).mean() > 0.7
+    first, second = small().fit(X, y), small().fit(Distributions(X, range(24)), y)
+    assert_same(first, second)
+    assert (first.held_out_.argmax(axis=1) == y).mean() > 0.7
 
 
 def test_masses_of_points():

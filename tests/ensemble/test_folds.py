@@ -70,10 +70,10 @@ def test_folds_depend_on_names_and_not_on_order(numeric):
     names, codes = [f"p{k}" for k in range(40)], np.arange(40) % 3
     codes = np.random.default_rng(1).normal(size=40) if numeric else codes
     order = np.random.default_rng(0).permutation(40)
-    one = named_folds(names, codes, numeric=numeric)
-    assert one == named_folds([names[k] for k in order], codes[order], numeric=numeric)
-    assert one != named_folds(names, codes, seed=1, numeric=numeric)
-    assert one != named_folds([f"q{k}" for k in range(40)], codes, numeric=numeric)
+    first = named_folds(names, codes, numeric=numeric)
+    assert first == named_folds([names[k] for k in order], codes[order], numeric=numeric)
+    assert first != named_folds(names, codes, seed=1, numeric=numeric)
+    assert first != named_folds([f"q{k}" for k in range(40)], codes, numeric=numeric)
 
 
 def test_classes_and_strata_are_balanced_over_folds():

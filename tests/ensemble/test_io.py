@@ -43,9 +43,9 @@ def test_a_loaded_predictor_gives_the_same_bits(models, kind, tmp_path):
     model.save(tmp_path / "model.gmp")
     for loaded in (type(model).load(tmp_path / "model.gmp"), load_predictor(tmp_path / "model.gmp")):
         assert type(loaded) is type(model)
-        one, other = model.predict_all(NEW), loaded.predict_all(NEW)
+        first, second = model.predict_all(NEW), loaded.predict_all(NEW)
         for name in ("values", "typicality", "far", "small"):
-            assert_array_equal(getattr(one, name), getattr(other, name))
+            assert_array_equal(getattr(first, name), getattr(second, name))
         assert_array_equal(model.predict(NEW), loaded.predict(NEW))
         assert_array_equal(loaded.metric_.components, model.metric_.components)
         assert loaded.get_params()["ensemble__n_members"] == 4
@@ -90,7 +90,7 @@ def test_a_truncated_file_is_an_error(models, tmp_path, share):
         load_predictor(path)
 
 
-@pytest.mark.parametrize(("version", "match"), [(VERSION + 1, "update"), (1, "fit again")])
+@pytest.mark.parametrize(("version", "match"), [(VERSION + 1, "update"), (1, "create it again")])
 def test_other_versions_are_named(models, tmp_path, monkeypatch, version, match):
     path = tmp_path / "model.gmp"
     with monkeypatch.context() as patch:

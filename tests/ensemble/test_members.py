@@ -19,7 +19,7 @@ REFINE = Refinement(3)
 
 
 def trained(target, geometry=GEOMETRY, left_out=LEFT_OUT):
-    return train_members(geometry, target, FOLDS, KINDS, left_out, REFINE)
+    return train_members(geometry, target, FOLDS, KINDS, [left_out], REFINE)
 
 
 @pytest.mark.parametrize("target", [Classes(y, 2), Numbers(y + 0.01 * np.arange(16.0))], ids=["classes", "numbers"])
@@ -47,8 +47,8 @@ def test_left_out_labels_change_no_bit():
         (Classes(y, 2), Classes(np.where(out, 1 - y, y), 2)),
         (Numbers.of(values), Numbers.of(np.where(out, 1e9, values))),
     ]
-    for one, other in changes:
-        for a, b in zip(trained(one), trained(other), strict=True):
+    for first, second in changes:
+        for a, b in zip(trained(first), trained(second), strict=True):
             assert_array_equal(a.columns, b.columns)
             assert_array_equal(a.weights, b.weights)
 
@@ -77,19 +77,19 @@ def test_separation_is_a_moderated_t_statistic_by_hand():
 
 def test_separation_has_no_sign_of_the_labels():
     rows = np.arange(16)
-    one = separation(GEOMETRY.marginals, Classes(y, 2), rows, 16)
-    assert_allclose(separation(GEOMETRY.marginals, Classes(1 - y, 2), rows, 16), one)
+    first = separation(GEOMETRY.marginals, Classes(y, 2), rows, 16)
+    assert_allclose(separation(GEOMETRY.marginals, Classes(1 - y, 2), rows, 16), first)
     values = np.random.default_rng(0).normal(size=16)
-    one = separation(GEOMETRY.marginals, Numbers(values), rows, 16)
-    assert_allclose(separation(GEOMETRY.marginals, Numbers(3.0 - 2.0 * values), rows, 16), one, rtol=1e-5)
+    first = separation(GEOMETRY.marginals, Numbers(values), rows, 16)
+    assert_allclose(separation(GEOMETRY.marginals, Numbers(3.0 - 2.0 * values), rows, 16), first, rtol=1e-5)
 
 
 def test_strongest_features_are_at_least_three_and_at_most_fifty():
     statistics = np.random.default_rng(0).normal(size=500)
     weights = strongest_features(statistics)
-    kept = np.flatnonzero(weights)
-    assert_array_equal(np.sort(kept), np.sort(np.argsort(-statistics)[:50]))
-    assert_array_equal(weights[kept], statistics[kept])
+    selected = np.flatnonzero(weights)
+    assert_array_equal(np.sort(selected), np.sort(np.argsort(-statistics)[:50]))
+    assert_array_equal(weights[selected], statistics[selected])
     assert_array_equal(strongest_features(np.array([5.0, -1.0, -2.0, -3.0])), [1.0, 1.0, 1.0, 0.0])
     assert_array_equal(strongest_features(np.array([-1.0, -2.0])), [1.0, 1.0])
 
@@ -106,7 +106,7 @@ def test_a_constant_shift_of_a_stratum_changes_no_weight():
     strata = np.arange(16) // 2 % 2
     shifted = D.with_points(D.points + 8.0 * np.repeat(strata, 8)[:, None])
     target = Classes(y, 2, strata)
-    one = trained(target, Geometry(D, 0, 100, strata))
-    other = trained(target, Geometry(shifted, 0, 100, strata))
-    for a, b in zip(one[:2], other[:2], strict=True):
+    first = trained(target, Geometry(D, 0, 100, strata))
+    second = trained(target, Geometry(shifted, 0, 100, strata))
+    for a, b in zip(first[:2], second[:2], strict=True):
         assert a.columns[np.argmax(a.weights)] == b.columns[np.argmax(b.weights)] == PLANTED

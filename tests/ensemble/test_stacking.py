@@ -25,15 +25,15 @@ class FixedView:
     name = "fixed"
 
     def __init__(self, kernel):
-        self.matrix = kernel
+        self.matrix, self.landmarks = kernel, np.arange(len(kernel))
 
     def kernel(self, fold=None):
         return self.matrix
 
 
-def kernel_of(x, other=None):
-    other = x if other is None else other
-    return np.exp(-np.linalg.norm(x[:, None] - other[None], axis=2) / 2.0)
+def kernel_of(x, second=None):
+    second = x if second is None else second
+    return np.exp(-np.linalg.norm(x[:, None] - second[None], axis=2) / 2.0)
 
 
 @pytest.mark.parametrize("strength", [0.3, 30.0])
@@ -79,14 +79,14 @@ def test_training_samples_as_new_samples_have_the_fitted_coordinates(target):
 @pytest.mark.parametrize("target", TARGETS, ids=["classes", "numbers"])
 def test_penalties_are_mixed_by_the_root_of_the_held_out_likelihood(monkeypatch, target):
     strengths, scores, held_out = stacking.STRENGTHS, [], []
-    mixed, together = KernelModel.fit(kernel_of(X), target, FOLDS)
+    mixed, batch = KernelModel.fit(kernel_of(X), target, FOLDS)
     for strength in strengths:
         monkeypatch.setattr(stacking, "STRENGTHS", np.array([strength]))
         held_out.append(KernelModel.fit(kernel_of(X), target, FOLDS)[1])
         scores.append(target.score(held_out[-1]))
     likelihood = np.exp(12.0 * (np.array(scores) - max(scores)))
     assert_allclose(mixed.mixture, likelihood / likelihood.sum(), rtol=1e-5)
-    assert_allclose(together, np.tensordot(mixed.mixture, held_out, axes=1), atol=1e-6)
+    assert_allclose(batch, np.tensordot(mixed.mixture, held_out, axes=1), atol=1e-6)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["classes", "numbers"])
@@ -125,31 +125,33 @@ def test_order_of_samples_changes_nothing(target):
     order = RANDOM.permutation(24)
     moved = Classes(CODES[order], 2) if isinstance(target, Classes) else Numbers(VALUES[order])
     model, held_out = KernelModel.fit(kernel_of(X), target, FOLDS)
-    other, moved_out = KernelModel.fit(kernel_of(X[order]), moved, FOLDS[order])
+    second, moved_out = KernelModel.fit(kernel_of(X[order]), moved, FOLDS[order])
     assert_allclose(moved_out, held_out[order], atol=1e-6)
-    assert_allclose(other.predict(kernel_of(NEW, X[order]), moved), model.predict(kernel_of(NEW, X), target), atol=1e-6)
+    assert_allclose(
+        second.predict(kernel_of(NEW, X[order]), moved), model.predict(kernel_of(NEW, X), target), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("fold", range(4))
 def test_held_out_predictions_do_not_depend_on_labels_of_the_fold(fold):
     views = [FixedView(kernel_of(X)), FixedView(X @ X.T), FixedView(X[:, :1] @ X[:, :1].T)]
-    inside = fold == FOLDS
+    in_fold = fold == FOLDS
     changes = [
-        (Classes(CODES, 2), Classes(np.where(inside, 1 - CODES, CODES), 2)),
-        (Numbers.of(VALUES), Numbers.of(np.where(inside, 1e6 * VALUES, VALUES))),
+        (Classes(CODES, 2), Classes(np.where(in_fold, 1 - CODES, CODES), 2)),
+        (Numbers.of(VALUES), Numbers.of(np.where(in_fold, 1e6 * VALUES, VALUES))),
     ]
-    for one, other in changes:
-        a, b = predict_held_out(views, one, FOLDS), predict_held_out(views, other, FOLDS)
-        assert_array_equal(one.decode(a.by_view)[:, inside], other.decode(b.by_view)[:, inside])
-        assert_array_equal(one.decode(a.predictions)[inside], other.decode(b.predictions)[inside])
-        assert np.any(one.decode(a.predictions)[~inside] != other.decode(b.predictions)[~inside])
+    for first, second in changes:
+        (a, _), (b, _) = predict_held_out(views, first, FOLDS), predict_held_out(views, second, FOLDS)
+        assert_array_equal(first.decode(a.by_view)[:, in_fold], second.decode(b.by_view)[:, in_fold])
+        assert_array_equal(first.decode(a.predictions)[in_fold], second.decode(b.predictions)[in_fold])
+        assert np.any(first.decode(a.predictions)[~in_fold] != second.decode(b.predictions)[~in_fold])
 
 
 def test_stacking_weights_are_squared_gains_over_chance():
     codes = np.arange(1000) % 2
     target, folds = Classes(codes, 2), np.arange(1000) % 5
-    sure, fair, wrong = (np.where(codes[:, None] == [0, 1], p, 1.0 - p) for p in (0.9, 0.6, 0.3))
-    weights = stacking_weights([sure, fair, wrong], target, folds)
+    confident, fair, wrong = (np.where(codes[:, None] == [0, 1], p, 1.0 - p) for p in (0.9, 0.6, 0.3))
+    weights = stacking_weights([confident, fair, wrong], target, folds)
     gains = np.array([np.log(0.9 / 0.5), np.log(0.6 / 0.5), 0.02]) ** 2
     assert_allclose(weights, gains / gains.sum(), rtol=1e-9)
     assert_allclose(weights.sum(), 1.0)

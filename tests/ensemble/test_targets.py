@@ -48,10 +48,10 @@ def test_logistic_regression_equals_that_of_scikit_learn(n_classes, strength):
 def test_a_problem_fitted_alone_or_among_others_is_the_same():
     codes, weights = codes_of(3), RANDOM.uniform(0.2, 3.0, size=(5, 40))
     strengths = np.array([0.03, 1.0, 30.0, 300.0, 3000.0])
-    together = fit_logistic(WITH_INTERCEPT, codes, weights, strengths, 3)
+    batch = fit_logistic(WITH_INTERCEPT, codes, weights, strengths, 3)
     for k in range(5):
         alone = fit_logistic(WITH_INTERCEPT, codes, weights[[k]], strengths[[k]], 3)
-        assert_allclose(together[k], alone[0], rtol=1e-9, atol=1e-12)
+        assert_allclose(batch[k], alone[0], rtol=1e-9, atol=1e-12)
 
 
 def test_logistic_coefficients_of_the_classes_sum_to_zero():
@@ -67,9 +67,9 @@ def test_separable_classes_have_finite_coefficients():
 
 @pytest.mark.parametrize("strength", [0.1, 2.5, 1000.0])
 def test_ridge_regression_equals_that_of_scikit_learn(strength):
-    inside = np.arange(40) % 3 > 0
-    fitted = Numbers(VALUES).fit(WITH_INTERCEPT, np.array([inside]), np.array([strength]))
-    reference = Ridge(alpha=1.0 / strength).fit(X[inside], VALUES[inside])
+    in_fold = np.arange(40) % 3 > 0
+    fitted = Numbers(VALUES).fit(WITH_INTERCEPT, np.array([in_fold]), np.array([strength]))
+    reference = Ridge(alpha=1.0 / strength).fit(X[in_fold], VALUES[in_fold])
     assert_allclose(fitted[0], [*reference.coef_, reference.intercept_], atol=1e-9)
 
 
@@ -87,9 +87,9 @@ def test_class_weights_are_balanced():
     codes = np.array([0] * 6 + [1] * 2 + [2])
     weights = Classes(codes, 3).weights()
     assert_allclose(np.bincount(codes, weights), 3.0)
-    inside = np.arange(9) > 3
-    weights = Classes(codes, 3).weights(inside)
-    assert_array_equal(weights[~inside], 0.0)
+    in_fold = np.arange(9) > 3
+    weights = Classes(codes, 3).weights(in_fold)
+    assert_array_equal(weights[~in_fold], 0.0)
     assert_allclose(np.bincount(codes, weights), 5.0 / 3.0)
 
 
@@ -140,9 +140,9 @@ def test_a_subset_knows_no_other_label():
     rows = np.arange(0, 40, 2)
     changed = VALUES.copy()
     changed[1::2] = 1e6
-    one, other = Numbers.of(VALUES).subset(rows), Numbers.of(changed).subset(rows)
-    assert_array_equal(one.values, other.values)
-    assert one.unit == other.unit
+    first, second = Numbers.of(VALUES).subset(rows), Numbers.of(changed).subset(rows)
+    assert_array_equal(first.values, second.values)
+    assert first.unit == second.unit
     times = SurvivalTimes(np.exp(VALUES), np.arange(40) % 3 > 0)
     moved = SurvivalTimes(np.where(np.arange(40) % 2, 7.0, times.time), times.event | (np.arange(40) % 2 > 0))
     assert_array_equal(Survival.of_times(times).subset(rows).values, Survival.of_times(moved).subset(rows).values)

@@ -32,7 +32,7 @@ def member_views(codes):
     target = Classes(codes, 2)
     _, design = choose_design(target, np.arange(24), list(D.names), 14, 0, FOLDS)
     assert len(design) == 14
-    members = [m for out in design for m in train_members(GEOMETRY, target, FOLDS, KINDS, out, Refinement(2))]
+    members = train_members(GEOMETRY, target, FOLDS, KINDS, design, Refinement(2))
     by_kind = {kind: [m for m in members if m.kind == kind] for kind in KINDS}
     views = [TransportView.fit(kind, GEOMETRY, by_kind[kind]) for kind in KINDS]
     return [*views, MarginalView.fit("marginal", GEOMETRY, by_kind["univariate"])]
@@ -102,17 +102,17 @@ def test_the_kernel_of_a_new_sample_averages_members_that_leave_out_the_training
     for j in (0, 11):
         eligible = [(m, unit) for m, unit in zip(view.members, view.units, strict=True) if FOLDS[j] in m.left_out]
         entries = [
-            np.exp(-pairwise_distances(new.few, D[[j]], metric=member.metric(GEOMETRY)) / unit)
+            np.exp(-pairwise_distances(new.transported, D[[j]], metric=member.metric(GEOMETRY)) / unit)
             for member, unit in eligible
         ]
         assert_allclose(kernel[:, [j]], np.mean(entries, axis=0), rtol=1e-9)
 
 
 def test_new_samples_alone_or_in_company_have_the_same_kernel(views):
-    together = GEOMETRY.scaling.describe(NEW)
+    batch = GEOMETRY.scaling.describe(NEW)
     for view in views:
         alone = np.vstack([view.kernel_to(GEOMETRY.scaling.describe(NEW[[d]])) for d in range(3)])
-        assert_allclose(alone, view.kernel_to(together), rtol=1e-12, atol=1e-12)
+        assert_allclose(alone, view.kernel_to(batch), rtol=1e-12, atol=1e-12)
 
 
 def test_views_without_labels_give_training_samples_their_own_kernel(views):
@@ -126,17 +126,17 @@ def test_views_without_labels_give_training_samples_their_own_kernel(views):
 @pytest.mark.parametrize("folds", [(1,), (2, 5)])
 def test_distances_of_a_pair_do_not_depend_on_the_labels_of_its_folds(views, folds):
     """Exchange all labels in one or two folds: distances from one of them to the other keep every bit."""
-    inside = np.isin(FOLDS, folds)
+    in_fold = np.isin(FOLDS, folds)
     pairs = np.ix_(folds[0] == FOLDS, folds[-1] == FOLDS)
-    changed = member_views(np.where(inside, 1 - y, y))
-    for one, other in zip(views[4:], changed, strict=True):
-        assert_array_equal(one.distances[pairs], other.distances[pairs])
-        assert np.any(one.distances[~inside] != other.distances[~inside])
+    changed = member_views(np.where(in_fold, 1 - y, y))
+    for first, second in zip(views[4:], changed, strict=True):
+        assert_array_equal(first.distances[pairs], second.distances[pairs])
+        assert np.any(first.distances[~in_fold] != second.distances[~in_fold])
 
 
 def test_the_kernel_of_a_fold_does_not_depend_on_its_labels(views):
-    inside = FOLDS == 4
-    changed = member_views(np.where(inside, 1 - y, y))
-    for one, other in zip(views[4:], changed, strict=True):
-        assert_array_equal(one.kernel(4), other.kernel(4))
-        assert np.any(one.kernel(3) != other.kernel(3))
+    in_fold = FOLDS == 4
+    changed = member_views(np.where(in_fold, 1 - y, y))
+    for first, second in zip(views[4:], changed, strict=True):
+        assert_array_equal(first.kernel(4), second.kernel(4))
+        assert np.any(first.kernel(3) != second.kernel(3))

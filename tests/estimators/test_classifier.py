@@ -32,15 +32,17 @@ def quick_learner(**options):
     return GroundMetricLearner(**{"max_epochs": 6, "random_state": 0, **options})
 
 
-def on_a_line(*places):
+def on_a_line(*positions):
     """One Dirac distribution per place."""
-    return Distributions(np.array(places, dtype=float)[:, None], range(len(places)))
+    return Distributions(np.array(positions, dtype=float)[:, None], range(len(positions)))
 
 
 def test_cross_validation_slices_distributions():
-    known, euclidean = (cross_val_score(classifier(metric=metric), D, y, cv=5) for metric in (SIGNAL, "euclidean"))
-    assert known.shape == (5,)
-    assert known.mean() > 0.9 > 0.5 > euclidean.mean()
+    supervision, euclidean = (
+        cross_val_score(classifier(metric=metric), D, y, cv=5) for metric in (SIGNAL, "euclidean")
+    )
+    assert supervision.shape == (5,)
+    assert supervision.mean() > 0.9 > 0.5 > euclidean.mean()
 
 
 def test_cross_validated_predictions_go_with_their_distributions():
@@ -159,16 +161,16 @@ def test_its_neighbours_are_those_of_kneighbors():
     fitted = classifier().fit(D, y)
     for ours, theirs in zip(fitted.kneighbors(D[:4], 2), kneighbors(D[:4], D, 2, SIGNAL), strict=True):
         assert_array_equal(ours, theirs)
-    distances, places = fitted.kneighbors()
-    assert np.all(places != np.arange(15)[:, None])
+    distances, positions = fitted.kneighbors()
+    assert np.all(positions != np.arange(15)[:, None])
     assert_array_equal(distances, np.sort(distances, axis=1))
     among = pairwise_distances(D, metric=SIGNAL)
-    assert_allclose(distances, np.take_along_axis(among, places, axis=1))
+    assert_allclose(distances, np.take_along_axis(among, positions, axis=1))
 
 
 def test_threads_change_nothing():
-    one, two = (classifier(n_jobs=jobs).fit(D[::2], y[::2]).predict_proba(D[1::2]) for jobs in (1, 2))
-    assert_array_equal(one, two)
+    first, two = (classifier(n_jobs=jobs).fit(D[::2], y[::2]).predict_proba(D[1::2]) for jobs in (1, 2))
+    assert_array_equal(first, two)
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "kneighbors", "score"])
@@ -201,7 +203,7 @@ def test_other_features_than_those_it_was_fitted_to_are_refused():
     fitted = classifier(metric="euclidean", n_points=None).fit(D, y)
     with pytest.raises(ValueError, match="3 features"):
         fitted.predict(Distributions(np.zeros((2, 3)), [0, 1]))
-    with pytest.raises(ValueError, match="other names or in another order"):
+    with pytest.raises(ValueError, match="different feature names or orders"):
         fitted.predict(Distributions(np.zeros((2, 2)), [0, 1], features=["noise 1", "signal"]))
 
 
@@ -214,6 +216,6 @@ def test_the_names_of_a_data_frame_are_remembered():
 
 @pytest.mark.parametrize("query", [D, Distributions(D.points, np.repeat(D.names, D.sizes))], ids=["named", "unnamed"])
 def test_a_metric_for_other_features_is_refused(query):
-    other = GroundMetric([[1.0, 0.0]], features=["signal", "something else"])
+    second = GroundMetric([[1.0, 0.0]], features=["signal", "something else"])
     with pytest.raises(ValueError, match="'noise 1', the metric has 'something else'"):
-        classifier(metric=other).fit(D, y).predict(query)
+        classifier(metric=second).fit(D, y).predict(query)

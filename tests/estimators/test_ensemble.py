@@ -33,8 +33,8 @@ def fitted():
     return small(kinds=KINDS).fit(D, y)
 
 
-def results(found):
-    return [found.metric_.matrix(), found.distances_, found.held_out_, found.importances_]
+def results(result):
+    return [result.metric_.matrix(), result.distances_, result.held_out_, result.importances_]
 
 
 def test_members_give_their_metrics(fitted):
@@ -48,56 +48,56 @@ def test_members_give_their_metrics(fitted):
     assert_allclose(view.blocks[0][np.ix_(out, out)] * view.units[0], distances, rtol=1e-9)
 
 
-# What is found
+# Results
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_finds_the_planted_feature(kind):
     cells, codes = cohort(32)
-    found = small(n_members=14, kinds=[kind]).fit(cells, codes)
-    assert (found.importances_.argmax(axis=1) == PLANTED).all()
-    assert found.metric_.importance().argmax() == PLANTED
-    assert (found.held_out_.argmax(axis=1) == codes).mean() > 0.8
+    result = small(n_members=14, kinds=[kind]).fit(cells, codes)
+    assert (result.importances_.argmax(axis=1) == PLANTED).all()
+    assert result.metric_.importance().argmax() == PLANTED
+    assert (result.held_out_.argmax(axis=1) == codes).mean() > 0.8
 
 
 def test_the_modes_of_the_paper_are_told_apart_by_their_signal():
     modes, classes = make_modes(8, points_per_mode=6, offsets=(1.5, 10.5, 19.5, 28.5), random_state=0)
-    found = small(kinds=["univariate", "anova"]).fit(modes, classes)
-    assert found.metric_.importance().argmax() == 0
-    assert (found.held_out_.argmax(axis=1) == classes).mean() > 0.8
+    result = small(kinds=["univariate", "anova"]).fit(modes, classes)
+    assert result.metric_.importance().argmax() == 0
+    assert (result.held_out_.argmax(axis=1) == classes).mean() > 0.8
 
 
 def test_genes_of_the_programme_are_found_in_a_simulated_cohort(original):
     cells = Distributions(original.X, original.obs["sample"], features=original.var_names)
     labels = original.obs.groupby("sample", observed=True)["condition"].first()
-    found = small(kinds=["univariate", "anova"], max_points=30).fit(cells, labels)
-    best = np.array(cells.features)[np.argsort(-found.metric_.importance())[:5]]
+    result = small(kinds=["univariate", "anova"], max_points=30).fit(cells, labels)
+    best = np.array(cells.features)[np.argsort(-result.metric_.importance())[:5]]
     assert all(gene.startswith("PROG") for gene in best)
-    assert found.classes_.tolist() == ["control", "disease"]
+    assert result.classes_.tolist() == ["control", "disease"]
 
 
 def test_numbers_are_learned_and_predicted_in_their_own_units():
     ages = np.linspace(20.3, 80.9, 16)
     aged, _ = cohort(16, values=ages, shift=0.1)
-    found = small(target="ordered", kinds=KINDS).fit(aged, ages)
-    assert found.metric_.importance().argmax() == PLANTED
-    assert found.classes_.size == 0
-    assert found.held_out_.shape == (16,)
-    assert np.corrcoef(found.held_out_, ages)[0, 1] > 0.8
-    assert abs(found.held_out_.mean() - ages.mean()) < 10.0
+    result = small(target="ordered", kinds=KINDS).fit(aged, ages)
+    assert result.metric_.importance().argmax() == PLANTED
+    assert result.classes_.size == 0
+    assert result.held_out_.shape == (16,)
+    assert np.corrcoef(result.held_out_, ages)[0, 1] > 0.8
+    assert abs(result.held_out_.mean() - ages.mean()) < 10.0
 
 
 def test_units_of_the_numbers_change_no_metric():
     ages = np.linspace(20.0, 80.0, 12)
     aged, _ = cohort(12, values=ages, shift=0.1)
-    one, other = (small(target="ordered").fit(aged, labels) for labels in (ages, 1e-3 * ages + 5.0))
-    assert_allclose(other.metric_.matrix(), one.metric_.matrix(), atol=1e-9)
-    assert_allclose(other.held_out_, 1e-3 * one.held_out_ + 5.0, rtol=1e-6)
+    first, second = (small(target="ordered").fit(aged, labels) for labels in (ages, 1e-3 * ages + 5.0))
+    assert_allclose(second.metric_.matrix(), first.metric_.matrix(), atol=1e-9)
+    assert_allclose(second.held_out_, 1e-3 * first.held_out_ + 5.0, rtol=1e-6)
 
 
 def test_few_numbers_are_enough():
-    few, _ = cohort(6, values=np.arange(6.0))
-    assert np.isfinite(small(target="ordered").fit(few, np.arange(6.0)).held_out_).all()
+    small_cohort, _ = cohort(6, values=np.arange(6.0))
+    assert np.isfinite(small(target="ordered").fit(small_cohort, np.arange(6.0)).held_out_).all()
 
 
 # The same result
@@ -107,54 +107,54 @@ def test_labels_go_by_name_and_keep_their_own_type():
     names = np.array(["well", "ill"])[y]
     series = pd.Series(names, index=D.names).sample(frac=1.0, random_state=0)
     groups = pd.Series(np.arange(14) // 2, index=D.names).sample(frac=1.0, random_state=1)
-    one = small().fit(D, names, groups=np.arange(14) // 2)
-    other = small().fit(D, series, groups=groups)
-    assert one.classes_.tolist() == ["ill", "well"]
-    for a, b in zip(results(one), results(other), strict=True):
+    first = small().fit(D, names, groups=np.arange(14) // 2)
+    second = small().fit(D, series, groups=groups)
+    assert first.classes_.tolist() == ["ill", "well"]
+    for a, b in zip(results(first), results(second), strict=True):
         assert_array_equal(a, b)
 
 
 def test_groups_are_never_divided_between_a_member_and_the_rest():
     groups = np.arange(14) // 2
-    for one in small(n_members=4).fit(D, y, groups=groups).members_:
-        assert np.intersect1d(groups[one.trained_on], groups[~one.trained_on]).size == 0
+    for first in small(n_members=4).fit(D, y, groups=groups).members_:
+        assert np.intersect1d(groups[first.trained_on], groups[~first.trained_on]).size == 0
 
 
 def test_groups_of_several_classes_have_folds():
     codes, groups = np.array([0, 1, 1, 1, 1, 2, 0, 2, 0]), np.array([1, 2, 3, 2, 3, 3, 3, 0, 3])
-    some, _ = cohort(9)
-    found = small().fit(some, codes, groups=groups)
-    assert np.isfinite(found.held_out_).all()
+    subset, _ = cohort(9)
+    result = small().fit(subset, codes, groups=groups)
+    assert np.isfinite(result.held_out_).all()
 
 
 def test_units_of_a_feature_change_nothing():
     scale = np.ones(10)
     scale[[0, PLANTED]] = 1e6, 1e-6
-    one = small(kinds=KINDS).fit(D, y)
-    other = small(kinds=KINDS).fit(D.with_points(D.points * scale, FEATURES), y)
-    assert_allclose(other.held_out_, one.held_out_, atol=1e-6)
-    assert_allclose(other.distances_, one.distances_, rtol=1e-6)
-    assert_allclose(other.metric_.importance(), one.metric_.importance(), atol=1e-6)
+    first = small(kinds=KINDS).fit(D, y)
+    second = small(kinds=KINDS).fit(D.with_points(D.points * scale, FEATURES), y)
+    assert_allclose(second.held_out_, first.held_out_, atol=1e-6)
+    assert_allclose(second.distances_, first.distances_, rtol=1e-6)
+    assert_allclose(second.metric_.importance(), first.metric_.importance(), atol=1e-6)
 
 
 def test_a_data_frame_gives_its_names_to_the_metric():
     frame = pd.DataFrame(D.means(), index=D.names, columns=FEATURES)
-    found = small().fit(frame, pd.Series(y, index=D.names)[::-1])
-    assert found.metric_.features == FEATURES
-    assert found.feature_names_in_.tolist() == FEATURES
-    assert_array_equal(found.held_out_, small().fit(Distributions(D.means(), D.names, features=FEATURES), y).held_out_)
+    result = small().fit(frame, pd.Series(y, index=D.names)[::-1])
+    assert result.metric_.features == FEATURES
+    assert result.feature_names_in_.tolist() == FEATURES
+    assert_array_equal(result.held_out_, small().fit(Distributions(D.means(), D.names, features=FEATURES), y).held_out_)
 
 
 def test_a_second_fit_forgets_the_names_of_the_first():
-    found = small().fit(D, y)
-    assert found.feature_names_in_.tolist() == FEATURES
-    assert not hasattr(found.fit(D.with_points(D.points), y), "feature_names_in_")
+    result = small().fit(D, y)
+    assert result.feature_names_in_.tolist() == FEATURES
+    assert not hasattr(result.fit(D.with_points(D.points), y), "feature_names_in_")
 
 
 # scikit-learn
 
 
-@pytest.mark.filterwarnings("ignore")  # some of these labels are noise
+@pytest.mark.filterwarnings("ignore")  # a part of the labels is noise
 @parametrize_with_checks([GroundMetricEnsemble(1, kinds=["univariate"])])
 def test_scikit_learns_own_checks(estimator, check):
     if getattr(check, "func", check).__name__ != "check_estimator_sparse_array":  # as of sparse matrices, and slow
@@ -163,10 +163,10 @@ def test_scikit_learns_own_checks(estimator, check):
 
 def test_it_can_be_cloned_and_pickled(fitted):
     assert clone(fitted).get_params() == fitted.get_params()
-    again = pickle.loads(pickle.dumps(fitted))
-    for a, b in zip(results(again), results(fitted), strict=True):
+    repeated = pickle.loads(pickle.dumps(fitted))
+    for a, b in zip(results(repeated), results(fitted), strict=True):
         assert_array_equal(a, b)
-    assert_array_equal(again.distances(D[:3]), fitted.distances(D[:3]))
+    assert_array_equal(repeated.distances(D[:3]), fitted.distances(D[:3]))
 
 
 @pytest.mark.parametrize(
@@ -233,14 +233,16 @@ BATCH = np.random.default_rng(0).permutation(len(D)) % 2
 
 
 def test_one_stratum_is_none(fitted):
-    for one, other in zip(results(small(kinds=KINDS).fit(D, y, strata=["a"] * len(D))), results(fitted), strict=True):
-        assert_array_equal(one, other)
+    for first, second in zip(
+        results(small(kinds=KINDS).fit(D, y, strata=["a"] * len(D))), results(fitted), strict=True
+    ):
+        assert_array_equal(first, second)
 
 
 def test_strata_go_by_name_and_their_names_do_not_matter():
     named = pd.Series(np.where(BATCH, "x", "y"), index=D.names)
-    one, other = small().fit(D, y, strata=BATCH), small().fit(D, y, strata=named[::-1])
-    for a, b in zip(results(one), results(other), strict=True):
+    first, second = small().fit(D, y, strata=BATCH), small().fit(D, y, strata=named[::-1])
+    for a, b in zip(results(first), results(second), strict=True):
         assert_array_equal(a, b)
 
 
@@ -259,5 +261,5 @@ def test_numbers_are_taken_within_strata():
     random = np.random.default_rng(0)
     values = random.normal(size=len(D))
     ensemble = small(target="ordered", kinds=KINDS, cv=np.arange(len(D)) % 5)
-    one, other = (ensemble.fit(D, values + shift * BATCH, strata=BATCH).importances_ for shift in (0.0, 8.0))
-    assert_allclose(other, one, atol=1e-6)
+    first, second = (ensemble.fit(D, values + shift * BATCH, strata=BATCH).importances_ for shift in (0.0, 8.0))
+    assert_allclose(second, first, atol=1e-6)

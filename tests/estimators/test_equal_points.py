@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier, TransportKNeighborsRegressor
-from groundmetric.baselines import Euclidean, PseudobulkNeighbors
+from groundmetric.baselines import Euclidean, Summary
 from groundmetric.distributions import SmallSampleWarning
 from groundmetric.evaluation import Voting, compare, folds
 
@@ -36,7 +36,7 @@ def accuracy_without_effect(method, n_points, n_cohorts=10):
 
 @pytest.mark.parametrize(
     "method",
-    [Euclidean(), PseudobulkNeighbors(), GroundMetricLearner(max_epochs=3, random_state=0)],
+    [Euclidean(), Summary(), GroundMetricLearner(max_epochs=3, random_state=0)],
     ids=["Euclidean", "pseudobulk", "learner"],
 )
 def test_numbers_of_points_are_not_classified(method):
@@ -47,13 +47,13 @@ def test_numbers_of_points_are_not_classified(method):
 def test_with_all_points_the_larger_distributions_are_nearest_to_all():
     shares = []
     for n_points in (None, "equal"):
-        found = [
+        result = [
             compare(
                 {"m": Euclidean()}, cohort(seed, Y, UNEQUAL), Y, cv=4, points=False, voting=Voting(n_points=n_points)
             )
             for seed in range(5)
         ]
-        shares.append(np.mean([each.predictions("m")["predicted"] for each in found]))
+        shares.append(np.mean([every.predictions("m")["predicted"] for every in result]))
     assert shares[0] > 0.9
     assert 0.3 < shares[1] < 0.7
 
@@ -72,11 +72,11 @@ def test_the_classifier_compares_new_distributions_by_the_same_number_of_points(
 
 def test_equal_sizes_are_used_as_they_are():
     D = cohort(0, Y, np.full(16, 20), effect=1.0)
-    for one, other in (
+    for single, another in (
         (TransportKNeighborsClassifier().fit(D, Y), TransportKNeighborsClassifier(n_points=None).fit(D, Y)),
         (TransportKNeighborsClassifier().fit(D, Y), TransportKNeighborsClassifier(n_points=20).fit(D, Y)),
     ):
-        np.testing.assert_array_equal(one.kneighbors(D)[0], other.kneighbors(D)[0])
+        np.testing.assert_array_equal(single.kneighbors(D)[0], another.kneighbors(D)[0])
     for seed in (0, np.random.RandomState(0)):
         first, second = (
             GroundMetricLearner(max_epochs=2, n_points=n, random_state=np.random.RandomState(0) if seed else 0).fit(
@@ -91,10 +91,10 @@ def test_draws_depend_on_names_and_not_on_the_order_or_the_company():
     D, new = cohort(0, Y, UNEQUAL), cohort(1, Y, UNEQUAL, tag="new")
     order = np.random.default_rng(0).permutation(16)
     fitted, shuffled = (TransportKNeighborsClassifier().fit(D[part], Y[part]) for part in (np.arange(16), order))
-    together = fitted.predict_proba(new)
-    np.testing.assert_allclose(shuffled.predict_proba(new), together, atol=1e-12)
+    joint = fitted.predict_proba(new)
+    np.testing.assert_allclose(shuffled.predict_proba(new), joint, atol=1e-12)
     alone = np.vstack([fitted.predict_proba(new[[d]]) for d in range(16)])
-    np.testing.assert_allclose(alone, together, atol=1e-12)
+    np.testing.assert_allclose(alone, joint, atol=1e-12)
 
 
 def test_small_samples_are_named_with_the_remedy():
@@ -107,12 +107,12 @@ def test_small_samples_are_named_with_the_remedy():
     with pytest.warns(SmallSampleWarning):
         GroundMetricLearner(max_epochs=1, random_state=0).fit(D, Y)
     with pytest.warns(SmallSampleWarning):
-        found = compare({"e": Euclidean()}, D, Y, cv=4, points=False)
-    assert any("s3" in note for note in found.notes)
-    kept = D.sizes >= 10
+        result = compare({"e": Euclidean()}, D, Y, cv=4, points=False)
+    assert any("s3" in note for note in result.notes)
+    stored = D.sizes >= 10
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = TransportKNeighborsClassifier().fit(D[kept], Y[kept])
+        fitted = TransportKNeighborsClassifier().fit(D[stored], Y[stored])
     with pytest.warns(SmallSampleWarning):
         fitted.predict(D[[3]])
 
@@ -144,12 +144,12 @@ def test_fresh_points_are_drawn_in_equal_numbers(tmp_path):
     class Spy(GroundMetricLearner):
         def _run(self, training, fresh):
             take = training._take
-            training._take = lambda *given: (take(*given), sizes.append(training.D.sizes))[0]
+            training._take = lambda *provided: (take(*provided), sizes.append(training.D.sizes))[0]
             return super()._run(training, fresh)
 
     path = tmp_path / "state"
-    whole = Spy(max_epochs=3, random_state=0).fit(D, Y, fresh=fresh)
+    complete = Spy(max_epochs=3, random_state=0).fit(D, Y, fresh=fresh)
     assert all((size == 30).all() for size in sizes)
     assert sizes
-    again = GroundMetricLearner(max_epochs=3, random_state=0, checkpoint=path).fit(D, Y, fresh=fresh)
-    np.testing.assert_array_equal(again.components_, whole.components_)
+    repeated = GroundMetricLearner(max_epochs=3, random_state=0, checkpoint=path).fit(D, Y, fresh=fresh)
+    np.testing.assert_array_equal(repeated.components_, complete.components_)

@@ -1,4 +1,4 @@
-"""The learner on every kind of label: what it finds, what changes nothing, and what it refuses."""
+"""The learner on every kind of label: results, invariances and errors."""
 
 import re
 
@@ -62,24 +62,24 @@ def test_ordered_categories_are_their_places():
 
 
 def test_units_of_an_ordered_label_do_not_matter():
-    one, other = (learner(target="ordered").fit(D, y).components_ for y in (SEVERITY, 8.0 * SEVERITY - 64.0))
-    assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+    first, second = (learner(target="ordered").fit(D, y).components_ for y in (SEVERITY, 8.0 * SEVERITY - 64.0))
+    assert_allclose(first, second, rtol=1e-6, atol=1e-9)
 
 
 def test_two_ordered_classes_teach_what_classes_teach():
-    one, other = learner().fit(D, SEX), learner(target="ordered").fit(D, SEX)
-    assert_allclose(one.components_, other.components_, rtol=1e-6, atol=1e-9)
+    first, second = learner().fit(D, SEX), learner(target="ordered").fit(D, SEX)
+    assert_allclose(first.components_, second.components_, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
 def test_the_unlabelled_change_nothing(missing):
-    some = np.arange(N) % 5 != 0
+    subset = np.arange(N) % 5 != 0
     y = np.array(["f", "m"], dtype=object)[SEX]
-    y[~some] = missing
-    assert_array_equal(learner().fit(D, y).components_, learner().fit(D[some], y[some]).components_)
-    values = np.where(some, SEVERITY, np.nan)
+    y[~subset] = missing
+    assert_array_equal(learner().fit(D, y).components_, learner().fit(D[subset], y[subset]).components_)
+    values = np.where(subset, SEVERITY, np.nan)
     ordered = learner(target="ordered")
-    assert_array_equal(ordered.fit(D, values).components_, ordered.fit(D[some], values[some]).components_)
+    assert_array_equal(ordered.fit(D, values).components_, ordered.fit(D[subset], values[subset]).components_)
 
 
 def test_unlabelled_points_and_groups():
@@ -93,12 +93,12 @@ def test_unlabelled_points_and_groups():
 
 def test_several_labels_are_learned_at_once_by_their_weights():
     table = pd.DataFrame({"severity": SEVERITY, "sex": np.array(["f", "m"])[SEX]})
-    found = {}
+    result = {}
     for weights in ([1.0, 1.0], [20.0, 1.0], [1.0, 20.0]):
         several = learner(target=[Ordered(weight=weights[0]), Classes(weight=weights[1])]).fit(D, table)
-        found[tuple(weights)] = several.metric_.importance()[:2]
-    assert min(found[1.0, 1.0]) > 0.1
-    assert found[20.0, 1.0][0] > found[1.0, 1.0][0] > found[1.0, 20.0][0]
+        result[tuple(weights)] = several.metric_.importance()[:2]
+    assert min(result[1.0, 1.0]) > 0.1
+    assert result[20.0, 1.0][0] > result[1.0, 1.0][0] > result[1.0, 20.0][0]
     assert [values.tolist() for values in several.classes_] == [[0, 1, 2, 3], ["f", "m"]]
 
 
@@ -118,16 +118,16 @@ def test_balanced_classes_are_told_apart_however_few_their_distributions(neighbo
 def test_balancing_classes_of_one_size_changes_nothing():
     assert_array_equal(learner(class_weight="balanced").fit(D, SEX).components_, learner().fit(D, SEX).components_)
     several = learner(target=["ordered", "classes"], max_epochs=2)
-    one, other = (clone(several).set_params(class_weight=w).fit(D, [SEVERITY, SEX]) for w in (None, "balanced"))
-    assert_array_equal(one.components_, other.components_)
+    first, second = (clone(several).set_params(class_weight=w).fit(D, [SEVERITY, SEX]) for w in (None, "balanced"))
+    assert_array_equal(first.components_, second.components_)
 
 
 def test_several_labels_may_be_a_table_an_array_or_a_list():
     several = learner(target=["ordered", "classes"], max_epochs=2)
     forms = [pd.DataFrame({"a": SEVERITY, "b": SEX}), np.column_stack([SEVERITY, SEX]), [SEVERITY, SEX]]
-    one, *others = (clone(several).fit(D, y).components_ for y in forms)
-    for other in others:
-        assert_array_equal(one, other)
+    first, *remaining = (clone(several).fit(D, y).components_ for y in forms)
+    for second in remaining:
+        assert_array_equal(first, second)
     learner(target=["distances", "classes"], max_epochs=1).fit(D, [MATRIX, SEX])
 
 
@@ -140,13 +140,13 @@ def test_a_distribution_with_one_label_of_two_is_learned_from():
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "nearest"}, {"target": "ordered"}])
 def test_one_stratum_is_no_stratum(options):
-    one, other = learner(**options).fit(D, SEX), learner(**options).fit(D, SEX, strata=["here"] * N)
-    assert_array_equal(one.components_, other.components_)
+    first, second = learner(**options).fit(D, SEX), learner(**options).fit(D, SEX, strata=["here"] * N)
+    assert_array_equal(first.components_, second.components_)
 
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "nearest"}, {"target": "ordered"}, {"nuisance": 0.0}])
 def test_strata_are_not_learned(options):
-    """The batch moves a feature ten times as far as the class does, and follows the class but for a few."""
+    """The batch effect is ten times the class effect, and the batch equals the class except for a few samples."""
     batch = np.where(np.arange(N) % 6 == 0, 1 - SEX, SEX)
     confounded = cohort(sex=0.3 * SEX, batch=3.0 * batch)
     plain = learner(**options).fit(confounded, SEX).metric_.importance()
@@ -160,13 +160,15 @@ def test_strata_of_rows_with_groups():
     rows = np.repeat(np.arange(N), POINTS)[shuffle]
     grouped = Distributions(D.points[shuffle], rows)
     by_row = learner().fit(D.points[shuffle], SEX[rows], samples=rows, strata=BATCH[rows])
-    places = np.array(grouped.names)
-    assert_array_equal(by_row.components_, learner().fit(grouped, SEX[places], strata=BATCH[places]).components_)
+    positions = np.array(grouped.names)
+    assert_array_equal(by_row.components_, learner().fit(grouped, SEX[positions], strata=BATCH[positions]).components_)
 
 
 def test_distributions_that_cannot_be_compared_across_strata_are_counted():
     strata = np.where(np.arange(N) == 0, 9, BATCH)
-    with pytest.warns(UserWarning, match="1 of 24 distributions have no like label in another stratum, or no unlike"):
+    with pytest.warns(
+        UserWarning, match="1 of 24 distributions lack a distribution of the same label in another stratum"
+    ):
         learner().fit(D, SEX, strata=strata)
 
 
@@ -174,7 +176,7 @@ def test_strata_pass_through_the_classifier_and_scikit_learns_cross_validation()
     classifier = TransportKNeighborsClassifier(3, metric=learner(max_epochs=2))
     assert classifier.fit(D, SEX, strata=BATCH).score(D, SEX) > 0.9
     assert np.mean(cross_val_score(classifier, D, SEX, cv=3, params={"strata": BATCH})) > 0.6
-    with pytest.raises(ValueError, match="strata are given, but metric is 'euclidean', which learns nothing"):
+    with pytest.raises(ValueError, match="strata are given, but metric is 'euclidean', which is not a learner"):
         TransportKNeighborsClassifier().fit(D, SEX, strata=BATCH)
 
 
@@ -191,9 +193,9 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": None}, SEX, "target is None"),
         ({"target": Ordered(gap=3.0)}, SEVERITY, "gap is 3, but the values of y differ by at most 3"),
         ({"target": "ordered"}, np.ones(N), "y holds only the value 1 for 24 distributions"),
-        ({"target": "ordered"}, np.full(N, np.nan), "y holds no value at all"),
-        ({"target": "ordered"}, TEXT, "y holds text (e.g. 'low'), whose order is not known"),
-        ({"target": "ordered"}, pd.Series(TEXT), "whose order is not known"),
+        ({"target": "ordered"}, np.full(N, np.nan), "y holds no value for"),
+        ({"target": "ordered"}, TEXT, "y holds text (e.g. 'low'), whose order is unknown"),
+        ({"target": "ordered"}, pd.Series(TEXT), "whose order is unknown"),
         ({"target": "ordered"}, pd.Categorical(TEXT), "categories without an order (['high', 'low'], …)"),
         ({"target": "ordered"}, np.where(SEX, np.inf, 0.0), "infinite"),
         ({"target": "ordered"}, SEVERITY[:-1], "y has shape (23,)"),
@@ -206,8 +208,12 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": ["classes", "classes"]}, SEX, "y has 1 dimensions: for several labels"),
         ({"target": ["classes", "classes"]}, [SEX], "y has 1 labels, but there are 2 targets"),
         ({"class_weight": "even"}, SEX, "class_weight is 'even': expected None or 'balanced'"),
-        ({"class_weight": "balanced", "target": "ordered"}, SEVERITY, "no label is of classes"),
-        ({"class_weight": "balanced", "target": ["ordered", "distances"]}, [SEX, MATRIX], "no label is of classes"),
+        ({"class_weight": "balanced", "target": "ordered"}, SEVERITY, "`target` contains no classes"),
+        (
+            {"class_weight": "balanced", "target": ["ordered", "distances"]},
+            [SEX, MATRIX],
+            "`target` contains no classes",
+        ),
         ({"target": "ordered"}, np.r_[0.0, 1.0, [np.nan] * (N - 2)], "no triplet to learn from"),
         ({"nuisance": -1.0}, SEX, "nuisance is -1.0"),
         ({}, np.column_stack([SEX, SEX]), "several labels need a target each"),
@@ -248,7 +254,7 @@ def test_labels_of_one_distribution_must_agree_and_missing_is_a_label_of_its_own
 
 
 def test_classes_teach_what_they_always_taught():
-    """Losses of the learner as it was before there were other labels."""
+    """Losses of the learner before it supported other kinds of labels."""
     modes, y = make_modes(6, 1.0, points_per_mode=5, offsets=(1.5, 10.5, 19.5), random_state=0)
     learned = learner(max_epochs=6).fit(modes, y)
     expected = [1.04947067, 0.9944051, 0.78797764, 0.62787379, 0.60019657, 0.58390618]

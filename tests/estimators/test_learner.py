@@ -24,7 +24,7 @@ def learner(**options):
     return GroundMetricLearner(**{"max_epochs": 4, "random_state": 0, **options})
 
 
-@pytest.mark.filterwarnings("ignore:a penalty of strength", "ignore:.*max_epochs")  # some of these labels are noise
+@pytest.mark.filterwarnings("ignore:a penalty of strength", "ignore:.*max_epochs")  # a part of the labels is noise
 @parametrize_with_checks([GroundMetricLearner(max_epochs=5)])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
@@ -46,16 +46,16 @@ def test_points_with_groups_equal_distributions():
     shuffle = np.random.default_rng(0).permutation(len(ROWS))
     X, samples, labels = D.points[shuffle], ROWS[shuffle], ROW_LABELS[shuffle]
     grouped = Distributions(X, samples)
-    one = learner().fit(X, labels, samples=samples)
-    other = learner().fit(grouped, [y[D.names.index(name)] for name in grouped.names])
-    assert_array_equal(one.components_, other.components_)
-    assert_array_equal(one.classes_, other.classes_)
+    first = learner().fit(X, labels, samples=samples)
+    second = learner().fit(grouped, [y[D.names.index(name)] for name in grouped.names])
+    assert_array_equal(first.components_, second.components_)
+    assert_array_equal(first.classes_, second.classes_)
 
 
 def test_without_groups_every_row_is_a_distribution():
     X, labels = load_iris(return_X_y=True)
-    one = learner().fit(X, labels)
-    assert_array_equal(one.components_, learner().fit(X, labels, samples=np.arange(150)).components_)
+    first = learner().fit(X, labels)
+    assert_array_equal(first.components_, learner().fit(X, labels, samples=np.arange(150)).components_)
 
 
 @pytest.mark.parametrize(("n_features", "n_components", "rank"), [(7, None, 5), (3, None, 3), (7, 1, 1), (7, 7, 7)])
@@ -116,15 +116,15 @@ def read_only(X):
     ids=["read-only", "fortran", "strided", "reversed"],
 )
 def test_the_layout_of_the_array_does_not_matter(wrap):
-    one, other = (learner().fit(X, ROW_LABELS, samples=ROWS) for X in (D.points, wrap(D.points)))
-    assert_allclose(other.components_, one.components_, rtol=1e-9, atol=1e-12)
+    first, second = (learner().fit(X, ROW_LABELS, samples=ROWS) for X in (D.points, wrap(D.points)))
+    assert_allclose(second.components_, first.components_, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool, np.float32])
 def test_the_type_of_the_numbers_does_not_matter(dtype):
     X = (D.points - D.points.min()).astype(dtype)
-    one, other = (learner().fit(points, ROW_LABELS, samples=ROWS) for points in (X, X.astype(np.float64)))
-    assert_allclose(one.components_, other.components_, rtol=1e-5, atol=1e-7)
+    first, second = (learner().fit(points, ROW_LABELS, samples=ROWS) for points in (X, X.astype(np.float64)))
+    assert_allclose(first.components_, second.components_, rtol=1e-5, atol=1e-7)
     assert_array_equal(X, (D.points - D.points.min()).astype(dtype))
 
 
@@ -140,9 +140,9 @@ def test_sparse_points_teach_what_dense_ones_teach(form, neighbors):
 
 def test_points_without_mass_teach_nothing():
     weights = np.tile([1.0, 0.0, 3.0], len(ROWS) // 3)
-    kept = weights > 0
+    stored = weights > 0
     with_idle = learner().fit(Distributions(D.points, ROWS, weights=weights), y)
-    without = learner().fit(Distributions(D.points[kept], ROWS[kept], weights=weights[kept]), y)
+    without = learner().fit(Distributions(D.points[stored], ROWS[stored], weights=weights[stored]), y)
     assert_array_equal(with_idle.components_, without.components_)
 
 

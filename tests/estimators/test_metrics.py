@@ -46,13 +46,13 @@ def test_every_metric_with_every_cost_learns_and_is_kept_in_files(metric, cost, 
     learned = learner(form=metric, cost=cost, max_epochs=20).fit(D, y)
     assert learned.history_["loss"][-1] < 0.7 * learned.history_["loss"][0]
     assert learned.metric_.importance()[0] > 0.5
-    again = saved_and_loaded(learned.metric_, tmp_path)
-    assert type(again) is type(learned.metric_)
-    assert (again.cost, again.features) == (learned.metric_.cost, D.features)
-    distances = pairwise_distances(D, metric=again)
+    repeated = saved_and_loaded(learned.metric_, tmp_path)
+    assert type(repeated) is type(learned.metric_)
+    assert (repeated.cost, repeated.features) == (learned.metric_.cost, D.features)
+    distances = pairwise_distances(D, metric=repeated)
     assert_array_equal(distances, pairwise_distances(D, metric=learned.metric_))
     np.fill_diagonal(distances, np.inf)
-    assert_array_equal(kneighbors(D, n_neighbors=1, metric=again)[1][:, 0], distances.argmin(axis=1))
+    assert_array_equal(kneighbors(D, n_neighbors=1, metric=repeated)[1][:, 0], distances.argmin(axis=1))
     assert learned.transform(D).shape[1] == learned.components_.shape[0] == len(learned.get_feature_names_out())
 
 
@@ -112,16 +112,16 @@ def test_a_feature_map_tells_rings_apart_and_a_linear_metric_does_not(feature_ma
     assert accuracy(learned.metric_) >= 0.9
     assert accuracy(learner(max_epochs=30).fit(RINGS, CLASSES).metric_) <= 0.7
     assert_allclose(learned.transform(RINGS.points), learned.metric_.project(RINGS))
-    again = saved_and_loaded(learned.metric_, tmp_path, feature_map=learned.feature_map_)
-    assert_array_equal(again.project(FRESH), learned.metric_.project(FRESH))
+    repeated = saved_and_loaded(learned.metric_, tmp_path, feature_map=learned.feature_map_)
+    assert_array_equal(repeated.project(FRESH), learned.metric_.project(FRESH))
 
 
 def test_a_feature_map_is_neither_changed_nor_fitted_itself():
-    given = SplineTransformer(5)
-    learned = learner(form=Mapped(given))
+    provided = SplineTransformer(5)
+    learned = learner(form=Mapped(provided))
     learned.fit(RINGS, CLASSES)
-    assert not hasattr(given, "bsplines_")
-    assert learned.form.transformer is given
+    assert not hasattr(provided, "bsplines_")
+    assert learned.form.transformer is provided
     assert clone(learned).get_params()["form"].transformer.n_knots == 5
 
 
@@ -139,9 +139,9 @@ def test_a_file_of_a_mapped_metric_asks_for_its_map_and_knows_another(tmp_path):
     metric = learner(form=Mapped(SplineTransformer(4))).fit(D, y).metric_
     with pytest.raises(ValueError, match=r"feature map \(SplineTransformer\), which is not in the file"):
         saved_and_loaded(metric, tmp_path)
-    other = SplineTransformer(4).fit(D.points[::2] * 1.1)
-    with pytest.raises(ValueError, match="not the one that the metric was learned with"):
-        saved_and_loaded(metric, tmp_path, feature_map=other)
+    second = SplineTransformer(4).fit(D.points[::2] * 1.1)
+    with pytest.raises(ValueError, match="differs from the map that the metric was learned with"):
+        saved_and_loaded(metric, tmp_path, feature_map=second)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_is_no_transformer_is_no_feature_map(feature_map):
 
 
 def test_matrices_of_other_costs_are_not_blended():
-    one, other = GroundMetric(np.eye(2), cost="manhattan"), GroundMetric.euclidean(2)
+    first, second = GroundMetric(np.eye(2), cost="manhattan"), GroundMetric.euclidean(2)
     with pytest.raises(ValueError, match="use of='distances'"):
-        one.blend(other, of="matrices")
-    assert_allclose(one.blend(other).distances([[0.0, 0.0]], [[3.0, 4.0]]), [[6.0]])
+        first.blend(second, of="matrices")
+    assert_allclose(first.blend(second).distances([[0.0, 0.0]], [[3.0, 4.0]]), [[6.0]])

@@ -24,11 +24,11 @@ SMALL = GroundMetricEnsemble(4, kinds=["univariate", "anova"])
 
 def modalities(n, seed, *, values=(None, None), shifts=(2.0, 0.0), **options):
     """Two modalities of the same samples; the feature of each that is planted follows its own values."""
-    each = [
+    every = [
         cohort(n, 2 * seed + k, shift=shift, values=value, **options)[0]
         for k, (value, shift) in enumerate(zip(values, shifts, strict=True))
     ]
-    return Modalities({"rna": each[0], "protein": each[1]})
+    return Modalities({"rna": every[0], "protein": every[1]})
 
 
 def together(n, seed, n_cells=40):
@@ -36,7 +36,7 @@ def together(n, seed, n_cells=40):
     random = np.random.default_rng(seed)
     y = np.arange(n) % 2
     high = np.tile(np.arange(n_cells) < n_cells // 2, (n, 1))
-    other = np.where(y[:, None] == 1, high, ~high)
+    second = np.where(y[:, None] == 1, high, ~high)
     names, cells = np.repeat([f"s{k}" for k in range(n)], n_cells), [f"c{k}" for k in range(n * n_cells)]
     rna, protein = (
         Distributions(
@@ -44,19 +44,19 @@ def together(n, seed, n_cells=40):
             names,
             annotations={"cell": cells},
         )
-        for values in (high, other)
+        for values in (high, second)
     )
     return Modalities({"rna": rna, "protein": protein}), y
 
 
 def test_a_modality_of_noise_hardly_counts():
     y = np.arange(24) % 2
-    found = MultimodalClassifier(SMALL, random_state=0).fit(modalities(24, 1), y)
-    assert list(found.weights_) == ["rna", "protein"]
-    assert found.weights_["rna"] > 0.8
-    assert sum(found.weights_.values()) == pytest.approx(1.0)
-    assert np.mean(found.held_out_.argmax(axis=1) == y) > 0.8
-    assert found.metrics_["rna"].importance().argmax() == 3
+    result = MultimodalClassifier(SMALL, random_state=0).fit(modalities(24, 1), y)
+    assert list(result.weights_) == ["rna", "protein"]
+    assert result.weights_["rna"] > 0.8
+    assert sum(result.weights_.values()) == pytest.approx(1.0)
+    assert np.mean(result.held_out_.argmax(axis=1) == y) > 0.8
+    assert result.metrics_["rna"].importance().argmax() == 3
 
 
 def test_modalities_that_each_tell_a_part_do_better_together():
@@ -65,13 +65,13 @@ def test_modalities_that_each_tell_a_part_do_better_together():
     gains, scores = [], []
     for seed in (3, 13, 23, 33):
         X = modalities(36, seed, values=(y == 0, y == 2), shifts=(2.5, 2.5))
-        found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
-        assert min(found.weights_.values()) > 0.25
+        result = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
+        assert min(result.weights_.values()) > 0.25
         ensemble = clone(SMALL).set_params(random_state=0)
         alone = [np.mean(clone(ensemble).fit(part, y).held_out_.argmax(axis=1) == y) for part in X.parts.values()]
-        gains.append(np.mean(found.held_out_.argmax(axis=1) == y) - max(alone))
+        gains.append(np.mean(result.held_out_.argmax(axis=1) == y) - max(alone))
         new = modalities(30, seed + 1, values=(truth == 0, truth == 2), shifts=(2.5, 2.5))
-        scores.append(found.score(new, truth))
+        scores.append(result.score(new, truth))
     assert np.mean(gains) > 0.05, gains
     assert np.mean(scores) > 0.75, scores
 
@@ -82,37 +82,37 @@ def test_what_goes_together_in_a_cell_is_seen_where_cells_are_matched_and_not_ot
     matched = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
     assert matched.weights_["joint"] > 0.6
     assert matched.score(new, truth) > 0.9
-    apart = MultimodalClassifier(SMALL, joint=False, random_state=0).fit(X, y)
-    assert set(apart.weights_) == {"rna", "protein"}
-    assert apart.score(new, truth) < 0.8
+    distances = MultimodalClassifier(SMALL, joint=False, random_state=0).fit(X, y)
+    assert set(distances.weights_) == {"rna", "protein"}
+    assert distances.score(new, truth) < 0.8
 
 
 def test_numbers_are_predicted_from_the_modality_that_has_them():
     ages = np.random.default_rng(1).uniform(20.0, 80.0, 30)
     X = modalities(30, 5, values=(None, ages), shifts=(0.0, 0.08))
-    found = MultimodalRegressor(SMALL, random_state=0).fit(X, ages)
-    assert found.weights_["protein"] > 0.7
-    assert np.corrcoef(found.held_out_, ages)[0, 1] > 0.7
+    result = MultimodalRegressor(SMALL, random_state=0).fit(X, ages)
+    assert result.weights_["protein"] > 0.7
+    assert np.corrcoef(result.held_out_, ages)[0, 1] > 0.7
     new = np.random.default_rng(2).uniform(20.0, 80.0, 30)
-    assert found.score(modalities(30, 6, values=(None, new), shifts=(0.0, 0.08)), new) > 0.4
+    assert result.score(modalities(30, 6, values=(None, new), shifts=(0.0, 0.08)), new) > 0.4
 
 
 def test_weights_of_modalities_are_sums_over_views_and_distances_weighted_sums():
     y = np.arange(16) % 2
     X, new = modalities(16, 1), modalities(10, 2)
-    found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
-    for name, weight in found.weights_.items():
-        views = [value for view, value in found.view_weights_.items() if view.startswith(f"{name}: ")]
+    result = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
+    for name, weight in result.weights_.items():
+        views = [value for view, value in result.view_weights_.items() if view.startswith(f"{name}: ")]
         assert sum(views) == pytest.approx(weight)
-    assert_allclose(found.predict_proba(new).sum(axis=1), 1.0)
-    views = [found.view_weights_[name] * view.distances for name, (_, view) in zip(
-        found.ensemble_.fitted_.view_names, found.ensemble_.fitted_.views, strict=True
+    assert_allclose(result.predict_proba(new).sum(axis=1), 1.0)
+    views = [result.view_weights_[name] * view.distances for name, (_, view) in zip(
+        result.ensemble_.fitted_.view_names, result.ensemble_.fitted_.views, strict=True
     )]  # fmt: skip
-    assert_allclose(found.distances_, sum(views), atol=1e-12)
-    between = found.distances(X)
+    assert_allclose(result.distances_, sum(views), atol=1e-12)
+    between = result.distances(X)
     assert_allclose(between, between.T)
     assert between[~np.eye(16, dtype=bool)].mean() == pytest.approx(1.0, rel=0.05)
-    assert found.distances(X, new).shape == (16, 10)
+    assert result.distances(X, new).shape == (16, 10)
 
 
 @pytest.mark.parametrize("numeric", [False, True])
@@ -121,50 +121,50 @@ def test_held_out_predictions_of_a_fold_do_not_depend_on_its_labels(numeric):
     folds = np.arange(16) // 2 % 4
     ensemble = clone(SMALL).set_params(cv=folds)
     model = (MultimodalRegressor if numeric else MultimodalClassifier)(ensemble, random_state=0)
-    one = model.fit(X, y).held_out_
+    first = model.fit(X, y).held_out_
     changed = np.where(folds == 2, 1 - y, y)
-    other = clone(model).fit(X, changed).held_out_
-    assert_array_equal(other[folds == 2], one[folds == 2])
-    assert np.any(other[folds != 2] != one[folds != 2])
+    second = clone(model).fit(X, changed).held_out_
+    assert_array_equal(second[folds == 2], first[folds == 2])
+    assert np.any(second[folds != 2] != first[folds != 2])
 
 
 def test_labels_go_by_name_and_the_order_of_modalities_does_not_matter():
     X, y = modalities(16, 1), np.arange(16) % 2
     labels = pd.Series(y, index=X.names).sample(frac=1.0, random_state=0)
     estimator = MultimodalClassifier(SMALL, random_state=0)
-    one = clone(estimator).fit(X, y)
-    other = clone(estimator).fit({"protein": X["protein"], "rna": X["rna"]}, labels)
-    assert_allclose(other.held_out_, one.held_out_)
+    first = clone(estimator).fit(X, y)
+    second = clone(estimator).fit({"protein": X["protein"], "rna": X["rna"]}, labels)
+    assert_allclose(second.held_out_, first.held_out_)
     new = modalities(10, 2)
-    assert_allclose(other.predict_proba({"rna": new["rna"], "protein": new["protein"]}), one.predict_proba(new))
-    assert other.score(X, labels) == one.score(X, y)
+    assert_allclose(second.predict_proba({"rna": new["rna"], "protein": new["protein"]}), first.predict_proba(new))
+    assert second.score(X, labels) == first.score(X, y)
 
 
 def test_one_modality_is_the_classifier_itself():
     X, y = modalities(16, 1), np.arange(16) % 2
-    found = MultimodalClassifier(SMALL, random_state=0).fit({"rna": X["rna"]}, y)
-    assert found.weights_ == {"rna": pytest.approx(1.0)}
+    result = MultimodalClassifier(SMALL, random_state=0).fit({"rna": X["rna"]}, y)
+    assert result.weights_ == {"rna": pytest.approx(1.0)}
     alone = TransportClassifier(SMALL, random_state=0).fit(X["rna"], y)
-    assert_array_equal(found.held_out_, alone.ensemble_.held_out_)
+    assert_array_equal(result.held_out_, alone.ensemble_.held_out_)
     new = modalities(5, 2)["rna"]
-    assert_array_equal(found.predict_proba({"rna": new}), alone.predict_proba(new))
+    assert_array_equal(result.predict_proba({"rna": new}), alone.predict_proba(new))
 
 
 def test_scikit_learns_cross_validation_slices_modalities():
     X, y = modalities(18, 1), np.arange(18) % 2
     estimator = MultimodalClassifier(GroundMetricEnsemble(1, kinds=["anova"]), random_state=0)
     folds = KFold(3, shuffle=True, random_state=0)
-    found = cross_val_predict(estimator, X, y, cv=folds)
+    result = cross_val_predict(estimator, X, y, cv=folds)
     train, test = next(folds.split(y))
-    assert_array_equal(found[test], estimator.fit(X[train], y[train]).predict(X[test]))
+    assert_array_equal(result[test], estimator.fit(X[train], y[train]).predict(X[test]))
 
 
 def test_groups_and_strata_are_passed_on():
     X, y = modalities(16, 1), np.arange(16) % 2
     patients = np.arange(16) // 2
-    found = MultimodalClassifier(SMALL, random_state=0).fit(X, y, groups=patients, strata=np.arange(16) // 8)
-    assert_array_equal(found.folds_[::2], found.folds_[1::2])
-    assert_array_equal(np.bincount(found.ensemble_.fitted_.target.strata), [8, 8])
+    result = MultimodalClassifier(SMALL, random_state=0).fit(X, y, groups=patients, strata=np.arange(16) // 8)
+    assert_array_equal(result.folds_[::2], result.folds_[1::2])
+    assert_array_equal(np.bincount(result.ensemble_.fitted_.target.strata), [8, 8])
 
 
 def test_bad_input_is_refused():

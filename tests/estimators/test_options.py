@@ -10,7 +10,7 @@ import groundmetric as gm
 from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Frobenius, GroupLasso, Lasso, Nearest
 from groundmetric.transport import Exact
 
-# Options that are not the default, each of which changes what is learned or what is left of it.
+# Options other than the default; every one changes the result.
 OPTIONS = {
     "neighbors": {"neighbors": Nearest(refresh=1)},
     "stopping": {"stopping": EarlyStopping(tol=100.0, patience=1)},
@@ -43,8 +43,8 @@ def test_a_copy_has_equal_options_and_learns_the_same(data, name):
     original = gm.GroundMetricLearner(**QUICK, **OPTIONS[name])
     copy = clone(original)
     for option, value in OPTIONS[name].items():
-        found = copy.get_params()[option]
-        assert found == value or (option == "penalty" and type(found) is type(value) and found is not value)
+        result = copy.get_params()[option]
+        assert result == value or (option == "penalty" and type(result) is type(value) and result is not value)
     fitted = learned(data, OPTIONS[name])
     assert_array_equal(copy.fit(D, labels_for(OPTIONS[name], y)).components_, fitted.components_)
     assert original.get_params() == gm.GroundMetricLearner(**QUICK, **OPTIONS[name]).get_params()

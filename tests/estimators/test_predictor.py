@@ -20,7 +20,9 @@ from groundmetric import (
     TransportClassifier,
     TransportRegressor,
 )
+from groundmetric._internal.files import write_arrays
 from groundmetric._internal.validation import ParameterError
+from groundmetric.ensemble.fit import FORMAT
 from groundmetric.estimators import UnfamiliarWarning
 
 from .cohorts import FEATURES, PLANTED, cohort
@@ -55,12 +57,12 @@ def shifted(by):
 
 
 def test_probabilities_are_shares_of_the_classes(classifier):
-    found = classifier.predict_proba(NEW)
+    result = classifier.predict_proba(NEW)
     assert classifier.classes_.tolist() == ["ill", "well"]
-    assert found.shape == (30, 2)
-    assert found.min() >= 0.0
-    assert_allclose(found.sum(axis=1), 1.0)
-    assert_array_equal(classifier.predict(NEW), classifier.classes_[found.argmax(axis=1)])
+    assert result.shape == (30, 2)
+    assert result.min() >= 0.0
+    assert_allclose(result.sum(axis=1), 1.0)
+    assert_array_equal(classifier.predict(NEW), classifier.classes_[result.argmax(axis=1)])
 
 
 def test_fresh_draws_are_classified_as_well_as_held_out_ones(classifier):
@@ -82,10 +84,10 @@ def test_labels_and_weights_of_a_score_go_by_name(classifier):
 
 def test_three_classes_have_three_probabilities():
     levels = np.arange(48) % 3
-    some, _ = cohort(48, values=levels, shift=3.0)
-    found = TransportClassifier(SMALL, random_state=0).fit(some[:30], levels[:30]).predict_proba(some[30:])
-    assert_allclose(found.sum(axis=1), 1.0)
-    assert (found.argmax(axis=1) == levels[30:]).mean() > 0.6
+    subset, _ = cohort(48, values=levels, shift=3.0)
+    result = TransportClassifier(SMALL, random_state=0).fit(subset[:30], levels[:30]).predict_proba(subset[30:])
+    assert_allclose(result.sum(axis=1), 1.0)
+    assert (result.argmax(axis=1) == levels[30:]).mean() > 0.6
 
 
 def test_a_prediction_does_not_depend_on_what_else_is_predicted(classifier):
@@ -147,11 +149,11 @@ def test_usual_distributions_are_predicted_without_a_warning(classifier, regress
 
 
 def test_typicality_is_a_share_and_that_of_exchangeable_ones_is_roughly_uniform(classifier):
-    found = np.concatenate([classifier.typicality(cohort(30, seed)[0]) for seed in range(5, 10)])
-    assert found.min() >= 1 / 21
-    assert found.max() <= 1.0
-    assert abs(found.mean() - 0.5) < 0.15
-    assert 0.02 < np.mean(found <= 0.25) < 0.5
+    result = np.concatenate([classifier.typicality(cohort(30, seed)[0]) for seed in range(5, 10)])
+    assert result.min() >= 1 / 21
+    assert result.max() <= 1.0
+    assert abs(result.mean() - 0.5) < 0.15
+    assert 0.02 < np.mean(result <= 0.25) < 0.5
 
 
 def test_typicality_of_a_far_one_is_the_least_there_is_and_of_a_known_one_the_most(classifier):
@@ -164,43 +166,43 @@ def test_typicality_of_a_far_one_is_the_least_there_is_and_of_a_known_one_the_mo
 
 def test_numbers_are_recovered_on_fresh_draws(regressor):
     fresh, truth = ages(30, 3)
-    found = regressor.predict(fresh)
-    assert found.shape == (30,)
-    assert np.corrcoef(found, truth)[0, 1] > 0.8
+    result = regressor.predict(fresh)
+    assert result.shape == (30,)
+    assert np.corrcoef(result, truth)[0, 1] > 0.8
     assert regressor.score(fresh, truth) > 0.5
     assert regressor.score(fresh, pd.Series(truth, index=fresh.names)[::-1]) == regressor.score(fresh, truth)
     assert regressor.metric_.importance().argmax() == PLANTED
 
 
 def test_numbers_in_other_units_are_predicted_in_these(regressor):
-    some, truth = ages(20, 1)
-    other = TransportRegressor(SMALL, random_state=0).fit(some, 1e4 * truth - 7.0)
-    assert_allclose(other.predict(NEW), 1e4 * regressor.predict(NEW) - 7.0, rtol=1e-6)
+    subset, truth = ages(20, 1)
+    rescaled = TransportRegressor(SMALL, random_state=0).fit(subset, 1e4 * truth - 7.0)
+    assert_allclose(rescaled.predict(NEW), 1e4 * regressor.predict(NEW) - 7.0, rtol=1e-6)
 
 
 def test_ordered_categories_are_their_ranks():
     ranks = np.arange(15) % 3
-    some, _ = cohort(15, values=ranks, shift=2.0)
-    grades = pd.Series(pd.Categorical.from_codes(ranks, ["low", "mid", "high"], ordered=True), index=some.names)
-    fitted = TransportRegressor(SMALL, random_state=0).fit(some, grades[::-1])
-    found = fitted.predict(some)
-    assert_array_equal(found, TransportRegressor(SMALL, random_state=0).fit(some, ranks).predict(some))
-    assert found[ranks == 0].mean() < found[ranks == 1].mean() < found[ranks == 2].mean()
-    assert fitted.score(some, grades) == fitted.score(some, ranks) > 0.5
+    subset, _ = cohort(15, values=ranks, shift=2.0)
+    grades = pd.Series(pd.Categorical.from_codes(ranks, ["low", "mid", "high"], ordered=True), index=subset.names)
+    fitted = TransportRegressor(SMALL, random_state=0).fit(subset, grades[::-1])
+    result = fitted.predict(subset)
+    assert_array_equal(result, TransportRegressor(SMALL, random_state=0).fit(subset, ranks).predict(subset))
+    assert result[ranks == 0].mean() < result[ranks == 1].mean() < result[ranks == 2].mean()
+    assert fitted.score(subset, grades) == fitted.score(subset, ranks) > 0.5
 
 
 def test_the_ensemble_that_was_given_is_not_touched():
-    given = clone(SMALL)
-    TransportRegressor(given, random_state=0).fit(*ages(12, 1))
-    assert given.target == "classes"
-    assert given.random_state is None
-    assert not hasattr(given, "metric_")
+    provided = clone(SMALL)
+    TransportRegressor(provided, random_state=0).fit(*ages(12, 1))
+    assert provided.target == "classes"
+    assert provided.random_state is None
+    assert not hasattr(provided, "metric_")
 
 
 # scikit-learn
 
 
-@pytest.mark.filterwarnings("ignore")  # some of these labels are noise
+@pytest.mark.filterwarnings("ignore")  # a part of the labels is noise
 @parametrize_with_checks([TransportClassifier(ONE), TransportRegressor(ONE)])
 def test_scikit_learns_own_checks(estimator, check):
     if getattr(check, "func", check).__name__ not in SLOW:
@@ -209,12 +211,15 @@ def test_scikit_learns_own_checks(estimator, check):
 
 def test_predictions_of_cross_validation_are_those_of_the_folds():
     grouped = TransportClassifier(SMALL, random_state=0)
-    places = np.arange(30)
-    splits = [(places[places % 10 >= 5], places[places % 10 < 5]), (places[places % 10 < 5], places[places % 10 >= 5])]
-    found = cross_val_predict(grouped, NEW, NEW_Y, cv=splits, method="predict_proba")
+    positions = np.arange(30)
+    splits = [
+        (positions[positions % 10 >= 5], positions[positions % 10 < 5]),
+        (positions[positions % 10 < 5], positions[positions % 10 >= 5]),
+    ]
+    result = cross_val_predict(grouped, NEW, NEW_Y, cv=splits, method="predict_proba")
     train, test = splits[0]
-    assert_array_equal(found[test], clone(grouped).fit(NEW[train], NEW_Y[train]).predict_proba(NEW[test]))
-    assert (found.argmax(axis=1) == NEW_Y).mean() > 0.7
+    assert_array_equal(result[test], clone(grouped).fit(NEW[train], NEW_Y[train]).predict_proba(NEW[test]))
+    assert (result.argmax(axis=1) == NEW_Y).mean() > 0.7
 
 
 def test_a_grid_search_finds_parameters_of_the_ensemble():
@@ -226,8 +231,8 @@ def test_a_grid_search_finds_parameters_of_the_ensemble():
 
 def test_it_can_be_cloned_and_pickled(classifier):
     assert clone(classifier).get_params()["ensemble__n_members"] == 4
-    again = pickle.loads(pickle.dumps(classifier))
-    assert_array_equal(again.predict_proba(NEW), classifier.predict_proba(NEW))
+    repeated = pickle.loads(pickle.dumps(classifier))
+    assert_array_equal(repeated.predict_proba(NEW), classifier.predict_proba(NEW))
 
 
 def test_rows_of_arrays_sparse_or_dense_are_distributions_of_one_point():
@@ -292,9 +297,9 @@ def test_labels_that_cannot_be_learned_from_are_refused(estimator, labels, messa
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, lambda points: points.astype(np.float32)])
 @pytest.mark.parametrize("max_points", [4, 100])
 def test_what_is_loaded_predicts_the_same_bits(tmp_path, make, max_points):
-    known, new = (Distributions(make(d.points), np.repeat(d.names, d.sizes), features=FEATURES) for d in (D, NEW))
+    supervision, new = (Distributions(make(d.points), np.repeat(d.names, d.sizes), features=FEATURES) for d in (D, NEW))
     labels = np.array(["well", "ill"], dtype=object)[y]
-    saved = TransportClassifier(clone(SMALL).set_params(max_points=max_points), random_state=0).fit(known, labels)
+    saved = TransportClassifier(clone(SMALL).set_params(max_points=max_points), random_state=0).fit(supervision, labels)
     saved.save(tmp_path / "c.gm")
     loaded = TransportClassifier.load(tmp_path / "c.gm")
     assert_array_equal(loaded.predict_proba(new), saved.predict_proba(new))
@@ -336,20 +341,20 @@ def test_a_file_is_small_because_it_has_only_the_features_that_members_use(tmp_p
 def test_files_that_are_none_or_damaged_are_named(classifier, regressor, tmp_path):
     path = tmp_path / "c.gm"
     classifier.save(path)
-    whole = path.read_bytes()
+    complete = path.read_bytes()
     with pytest.raises(ValueError, match=r"holds a TransportClassifier: read it with TransportClassifier\.load"):
         TransportRegressor.load(path)
     classifier.metric_.save(tmp_path / "metric.gm")
-    with pytest.raises(ValueError, match=r"is damaged or not a saved TransportClassifier.*it does not begin as one"):
+    with pytest.raises(ValueError, match=r"is damaged or not a saved TransportClassifier.*it has another header"):
         TransportClassifier.load(tmp_path / "metric.gm")
     with pytest.raises(ValueError, match=r"metric\.gm"):
         classifier.save(tmp_path / "metric.gm")
-    for content in (whole[:-50], whole[:400] + b"x" + whole[401:]):
+    for content in (complete[:-50], complete[:400] + b"x" + complete[401:]):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="its content does not match its checksum"):
             TransportClassifier.load(path)
-    path.write_bytes(whole.replace(b'"version": 2', b'"version": 9', 1))
-    with pytest.raises(ValueError, match="format version 9, this groundmetric reads version 2: update"):
+    write_arrays(path, FORMAT, 9, {}, {})
+    with pytest.raises(ValueError, match="format version 9, this groundmetric reads 3: update"):
         TransportClassifier.load(path)
     with pytest.raises(NotFittedError):
         TransportClassifier().save(path)

@@ -1,4 +1,4 @@
-"""Features are chosen from the training part alone, whatever method follows."""
+"""Features are selected from the training set alone, for any method."""
 
 import numpy as np
 import pandas as pd
@@ -51,15 +51,15 @@ def test_sparse_points_give_the_same_choice_and_distances(cohort):
     D, y = cohort
     groups = np.repeat(np.arange(12), D.sizes)
     thin = gm.Distributions(sparse.csr_matrix(D.points), groups)
-    for method in (gm.baselines.Euclidean(), gm.baselines.PseudobulkLogistic()):
-        dense, other = (SelectedFeatures(method, 2).fit(data, y) for data in (D, thin))
-        assert dense.places_.tolist() == other.places_.tolist()
-        np.testing.assert_allclose(dense.distances(D), other.distances(thin), atol=1e-8)
+    for method in (gm.baselines.Euclidean(), gm.baselines.Summary()):
+        dense, second = (SelectedFeatures(method, 2).fit(data, y) for data in (D, thin))
+        assert dense.places_.tolist() == second.places_.tolist()
+        np.testing.assert_allclose(dense.distances(D), second.distances(thin), atol=1e-8)
 
 
 def test_it_has_what_the_method_has(cohort):
     D, y = cohort
-    logistic = SelectedFeatures(gm.baselines.PseudobulkLogistic(), 2).fit(D, y)
+    logistic = SelectedFeatures(gm.baselines.SummaryModel(), 2).fit(D, y)
     assert logistic.predict_proba(D).shape == (12, 2)
     assert logistic.classes_.tolist() == [0, 1]
     assert not hasattr(SelectedFeatures(gm.baselines.Euclidean()), "predict_proba")
@@ -75,13 +75,13 @@ def test_a_comparison_gives_it_groups_and_scores(cohort):
     ensemble = gm.TransportClassifier(gm.GroundMetricEnsemble(2, kinds=["anova"]), random_state=0)
     methods = {
         "ensemble": SelectedFeatures(ensemble, 2),
-        "logistic": SelectedFeatures(gm.baselines.PseudobulkLogistic(), 2),
+        "logistic": SelectedFeatures(gm.baselines.SummaryModel(), 2),
     }
     groups = np.repeat(np.arange(6), 2).tolist()
-    found = compare(
+    result = compare(
         methods, D, y, cv=folds(y, groups=groups, n_splits=3, random_state=0), groups=groups, voting=Voting(3)
     )
-    assert [found.status(name) for name in methods] == ["ok", "ok"]
+    assert [result.status(name) for name in methods] == ["ok", "ok"]
 
 
 def test_an_impossible_rule_is_an_error(cohort):

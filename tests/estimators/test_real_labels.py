@@ -20,9 +20,9 @@ def test_the_drug_is_learned_and_not_the_patient():
     first = first.set_index(first["sample"].astype(str)).loc[D.names]
     arm, patient = first["label"].astype(str).to_numpy(), first["patient"].astype(str).to_numpy()
     right = []
-    for place in range(len(D)):
-        train = np.delete(np.arange(len(D)), place)
+    for position in range(len(D)):
+        train = np.delete(np.arange(len(D)), position)
         classifier = gm.TransportKNeighborsClassifier(1, metric=gm.GroundMetricLearner(random_state=0))
         classifier.fit(D[train], arm[train], strata=patient[train])
-        right.append(classifier.predict(D[[place]])[0] == arm[place])
+        right.append(classifier.predict(D[[position]])[0] == arm[position])
     assert np.mean(right) >= 0.8

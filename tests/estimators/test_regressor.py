@@ -37,10 +37,10 @@ def test_on_single_points_it_is_scikit_learns(weights, y):
 def test_predictions_lie_within_the_neighbours_values():
     D, values = noisy()
     fitted = TransportKNeighborsRegressor(3).fit(D[:20], values[:20])
-    places = fitted.kneighbors(D[20:])[1]
-    found = fitted.predict(D[20:])
-    assert np.all(found >= values[places].min(axis=1) - 1e-9)
-    assert np.all(found <= values[places].max(axis=1) + 1e-9)
+    positions = fitted.kneighbors(D[20:])[1]
+    result = fitted.predict(D[20:])
+    assert np.all(result >= values[positions].min(axis=1) - 1e-9)
+    assert np.all(result <= values[positions].max(axis=1) + 1e-9)
 
 
 def test_a_metric_learned_from_values_predicts_them_better():

@@ -36,9 +36,9 @@ def test_planted_genes_are_found_and_fresh_patients_ranked_better_than_by_euclid
     scores, planted = [], []
     for seed in range(4):
         cohort, times = patients(100, seed)
-        known, new = np.arange(50), np.arange(50, 100)
-        learned = TransportSurvival(SMALL, random_state=0).fit(cohort[known], times[known])
-        euclid = TransportKNeighborsRegressor(5).fit(cohort[known], survival_percentiles(times[known]))
+        supervision, new = np.arange(50), np.arange(50, 100)
+        learned = TransportSurvival(SMALL, random_state=0).fit(cohort[supervision], times[supervision])
+        euclid = TransportKNeighborsRegressor(5).fit(cohort[supervision], survival_percentiles(times[supervision]))
         scores.append(
             [learned.score(cohort[new], times[new]), concordance_index(times[new], -euclid.predict(cohort[new]))]
         )
@@ -51,11 +51,11 @@ def test_planted_genes_are_found_and_fresh_patients_ranked_better_than_by_euclid
 
 def test_a_programme_without_hazard_is_not_found():
     """Pooled over folds, held-out risks of no value would be worse than chance."""
-    found = []
+    result = []
     for seed in range(8):
         cohort, times = patients(40, seed, hazard_ratio=1.0)
-        found.append(TransportSurvival(SMALL, random_state=0).fit(cohort, times).concordance_)
-    assert abs(np.mean(found) - 0.5) < 0.08, found
+        result.append(TransportSurvival(SMALL, random_state=0).fit(cohort, times).concordance_)
+    assert abs(np.mean(result) - 0.5) < 0.08, result
 
 
 def test_risks_are_shares_of_patients_who_live_longer(model):
@@ -68,9 +68,9 @@ def test_risks_are_shares_of_patients_who_live_longer(model):
 def test_the_unit_of_time_does_not_matter(model):
     months = y.copy()
     months["time"] *= 12.0
-    other = TransportSurvival(SMALL, random_state=0).fit(D, months)
-    assert_array_equal(other.predict(NEW), model.predict(NEW))
-    assert_array_equal(other.predict_survival(NEW, [6.0]), model.predict_survival(NEW, [0.5]))
+    second = TransportSurvival(SMALL, random_state=0).fit(D, months)
+    assert_array_equal(second.predict(NEW), model.predict(NEW))
+    assert_array_equal(second.predict_survival(NEW, [6.0]), model.predict_survival(NEW, [0.5]))
 
 
 def test_survival_curves_fall_from_one_and_lower_risks_are_above_higher_ones(model):
@@ -94,18 +94,18 @@ def test_patients_of_one_risk_have_the_plain_kaplan_meier_curve(model):
 
 def test_times_go_by_name(model):
     table = pd.DataFrame({"time": y["time"], "event": y["event"]}, index=D.names).sample(frac=1.0, random_state=0)
-    other = TransportSurvival(SMALL, random_state=0).fit(D, table)
-    assert_array_equal(other.held_out_risk_, model.held_out_risk_)
-    assert other.score(D, table) == model.score(D, y)
+    second = TransportSurvival(SMALL, random_state=0).fit(D, table)
+    assert_array_equal(second.held_out_risk_, model.held_out_risk_)
+    assert second.score(D, table) == model.score(D, y)
 
 
 def test_groups_and_strata_are_passed_on():
     site = np.arange(40) % 2
-    found = TransportSurvival(SMALL, random_state=0).fit(D, y, groups=np.arange(40) // 2, strata=site)
-    assert np.isfinite(found.concordance_)
-    folds = found.ensemble_.folds_
+    result = TransportSurvival(SMALL, random_state=0).fit(D, y, groups=np.arange(40) // 2, strata=site)
+    assert np.isfinite(result.concordance_)
+    folds = result.ensemble_.folds_
     assert_array_equal(folds[::2], folds[1::2])
-    assert_array_equal(np.unique(found.ensemble_.fitted_.target.strata), [0, 1])
+    assert_array_equal(np.unique(result.ensemble_.fitted_.target.strata), [0, 1])
 
 
 def test_scikit_learns_cross_validation_slices_and_scores():
@@ -131,10 +131,10 @@ def test_times_of_curves_are_checked(model, times):
 
 def test_what_is_loaded_predicts_the_same_bits(model, tmp_path):
     model.save(tmp_path / "survival.gm")
-    again = TransportSurvival.load(tmp_path / "survival.gm")
-    assert_array_equal(again.predict(NEW), model.predict(NEW))
-    assert_array_equal(again.predict_survival(NEW, [0.5, 1.0]), model.predict_survival(NEW, [0.5, 1.0]))
-    assert again.concordance_ == model.concordance_
+    repeated = TransportSurvival.load(tmp_path / "survival.gm")
+    assert_array_equal(repeated.predict(NEW), model.predict(NEW))
+    assert_array_equal(repeated.predict_survival(NEW, [0.5, 1.0]), model.predict_survival(NEW, [0.5, 1.0]))
+    assert repeated.concordance_ == model.concordance_
     with pytest.raises(ValueError, match=r"holds a TransportSurvival: read it with TransportSurvival\.load"):
         TransportRegressor.load(tmp_path / "survival.gm")
 

@@ -1,4 +1,4 @@
-"""Small methods to be judged. They are made inside functions, so that they reach child processes by value."""
+"""Small methods to compare, defined inside functions: child processes get them by value."""
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -45,14 +45,16 @@ def means(feature=slice(None)):
             return self
 
         def distances(self, A, B=None, *, n_jobs=None):
-            a, b = (some.means()[:, np.atleast_1d(np.arange(some.shape[1])[self.feature])] for some in (A, B or A))
+            a, b = (
+                subset.means()[:, np.atleast_1d(np.arange(subset.shape[1])[self.feature])] for subset in (A, B or A)
+            )
             return np.linalg.norm(a[:, None] - b, axis=2)
 
     return Means(feature)
 
 
 def failing(when="always", message="no good"):
-    """Fails at once, or only where there are many training distributions or few of them."""
+    """Fail always, or only for large or small training sets."""
 
     class Failing(BaseEstimator):
         def __init__(self, when="always", message="no good"):
@@ -60,8 +62,8 @@ def failing(when="always", message="no good"):
             self.message = message
 
         def fit(self, D, y):
-            many = D.sizes.max() > 5 and len(D) > 9
-            if self.when == "always" or (self.when == "large") == many:
+            large = D.sizes.max() > 5 and len(D) > 9
+            if self.when == "always" or (self.when == "large") == large:
                 raise RuntimeError(self.message)
             return self
 

@@ -1,4 +1,4 @@
-"""compare: what is scored, how it is summed up, and what is said before the long work."""
+"""Scores, estimates and differences of `compare`, and errors before the first fit."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ from .methods import euclidean, failing, knowing, means, oracle, tiny_cohort
 
 D, y = tiny_cohort()
 NAMES = np.array(["low", "mid", "top"])[y]
-DONORS = [f"donor {place % 6}" for place in range(18)]  # each has a distribution of every class
+DONORS = [f"donor {position % 6}" for position in range(18)]  # each has a distribution of every class
 TWO = {"knowing": knowing(), "Euclid": euclidean()}
 
 
@@ -45,11 +45,11 @@ def on_folds():
 
 
 def test_the_right_metric_wins_by_a_margin_that_is_sure(on_shuffled, on_folds):
-    for found in (on_shuffled, on_folds):
+    for outcome in (on_shuffled, on_folds):
         for level in ("distributions", "points"):
-            difference = found.difference("knowing", "Euclid", level=level)
+            difference = outcome.difference("knowing", "Euclid", level=level)
             assert difference.value > 0.1
-            if found is on_folds or level == "distributions":  # 5 splits of 18 leave points of few patients to count
+            if outcome is on_folds or level == "distributions":  # 5 splits of 18 leave points of few patients to count
                 assert difference.low > 0.0
                 assert difference.p < 0.05
 
@@ -57,12 +57,12 @@ def test_the_right_metric_wins_by_a_margin_that_is_sure(on_shuffled, on_folds):
 def test_shuffled_splits_are_averaged(on_shuffled):
     per_split = on_shuffled.scores("accuracy")["Euclid"]
     assert per_split.shape == (5,)
-    found, expected = on_shuffled.estimate("Euclid", "accuracy"), corrected_t(per_split, 6 / 12)
-    assert (found.value, found.sd, found.how) == (expected.value, expected.sd, "Wilson")
-    assert 0.0 <= found.low < found.value < found.high <= 1.0
-    one, other = (on_shuffled.scores("roc_auc")[method] for method in ("knowing", "Euclid"))
-    found = on_shuffled.difference("knowing", "Euclid", "roc_auc")
-    assert found.value == pytest.approx(one.mean() - other.mean())
+    outcome, expected = on_shuffled.estimate("Euclid", "accuracy"), corrected_t(per_split, 6 / 12)
+    assert (outcome.value, outcome.sd, outcome.how) == (expected.value, expected.sd, "Wilson")
+    assert 0.0 <= outcome.low < outcome.value < outcome.high <= 1.0
+    first, second = (on_shuffled.scores("roc_auc")[method] for method in ("knowing", "Euclid"))
+    outcome = on_shuffled.difference("knowing", "Euclid", "roc_auc")
+    assert outcome.value == pytest.approx(first.mean() - second.mean())
     area, expected = (
         on_shuffled.estimate("Euclid", "roc_auc", "points"),
         on_shuffled.scores("roc_auc", "points")["Euclid"],
@@ -71,7 +71,7 @@ def test_shuffled_splits_are_averaged(on_shuffled):
 
 
 def all_right(n_patients, n_samples):
-    """A method that knows the answer, on patients of two classes with so many samples each."""
+    """Compare an oracle on patients of two classes with `n` samples each."""
     y = np.repeat(np.arange(n_patients) % 2, n_samples)
     points = y[:, None] + np.linspace(0.0, 0.1, y.size)[:, None]
     patients = np.repeat(np.arange(n_patients), n_samples)
@@ -87,11 +87,11 @@ def test_all_right_is_not_certain_and_patients_count_not_samples(cv, score):
     for n_samples in (1, 3):
         E, y, patients = all_right(12, n_samples)
         methods = {"one": means(0), "other": means()}
-        found = compare(methods, E, y, cv=cv(patients), groups=patients, points=False, voting=Voting(1))
-        estimate = found.estimate("one", score)
+        outcome = compare(methods, E, y, cv=cv(patients), groups=patients, points=False, voting=Voting(1))
+        estimate = outcome.estimate("one", score)
         assert (estimate.value, estimate.high, estimate.how) == (1.0, 1.0, "Wilson")
         assert 0.3 < estimate.low < wilson_ends(1.0, 12, 1.96)[0]  # which knows nothing of the training sets
-        difference = found.difference("one", "other", score)
+        difference = outcome.difference("one", "other", score)
         assert (difference.value, difference.p) == (0.0, 1.0)
         assert difference.high == -difference.low > 0.0
         lows.append(estimate.low)
@@ -105,10 +105,10 @@ def test_no_difference_is_surer_than_its_patients_allow():
     truth, half = dict(enumerate(y)), {d: label if d % 4 < 2 else 1 - label for d, label in enumerate(y)}
     methods = {"right": oracle([0, 1], truth), "wrong": oracle([0, 1], {d: 1 - label for d, label in truth.items()})}
     methods["half"] = oracle([0, 1], half)
-    found = compare(methods, E, y, cv=leave_one_group_out(patients), groups=patients, points=False)
-    assert found.difference("right", "half").value == pytest.approx(0.4)
-    assert found.difference("right", "half").p >= 2.0**-4
-    difference = found.difference("right", "wrong")
+    outcome = compare(methods, E, y, cv=leave_one_group_out(patients), groups=patients, points=False)
+    assert outcome.difference("right", "half").value == pytest.approx(0.4)
+    assert outcome.difference("right", "half").p >= 2.0**-4
+    difference = outcome.difference("right", "wrong")
     assert difference.value == 1.0
     assert difference.p >= 2.0**-4
 
@@ -130,63 +130,63 @@ def test_folds_are_pooled_in_each_round(on_folds):
             for split in range(at, at + 3):
                 table[on_folds.splits[split][1]] = on_folds.results["Euclid"][split].probabilities
             pooled.append(scores(NAMES, table, on_folds.classes)[name])
-        found = on_folds.estimate("Euclid", name)
-        assert found.value == pytest.approx(np.mean(pooled))
-        assert found.how == "Wilson"
-        assert 0.0 <= found.low <= found.value <= found.high <= 1.0
+        outcome = on_folds.estimate("Euclid", name)
+        assert outcome.value == pytest.approx(np.mean(pooled))
+        assert outcome.how == "Wilson"
+        assert 0.0 <= outcome.low <= outcome.value <= outcome.high <= 1.0
 
 
 def test_points_of_folds_are_pooled_by_their_counts(on_folds):
     counts = np.sum([result.point_counts for result in on_folds.results["knowing"][:3]], axis=(0, 1))
     assert counts.sum() == D.sizes.sum()
-    found = on_folds.estimate("knowing", "accuracy", "points")
+    outcome = on_folds.estimate("knowing", "accuracy", "points")
     per_split = on_folds.scores("accuracy", "points")["knowing"]
-    assert found.value == pytest.approx(per_split.mean())  # folds are of equal size
-    assert found.low < found.value < found.high
+    assert outcome.value == pytest.approx(per_split.mean())  # folds are of equal size
+    assert outcome.low < outcome.value < outcome.high
     area = on_folds.estimate("knowing", "roc_auc", "points")  # not pooled, but the mean is known
     assert area.value == pytest.approx(on_folds.scores("roc_auc", "points")["knowing"].mean())
     assert np.isnan(area.low)
 
 
 def test_leave_one_out_has_scores_that_no_single_split_has():
-    found = quick({"means": means(0)}, cv=leave_one_out(NAMES))
-    assert np.isnan(found.scores("roc_auc")["means"]).all()
-    area = found.estimate("means", "roc_auc")
+    outcome = quick({"means": means(0)}, cv=leave_one_out(NAMES))
+    assert np.isnan(outcome.scores("roc_auc")["means"]).all()
+    area = outcome.estimate("means", "roc_auc")
     assert 0.3 < area.low < area.value < area.high <= 1.0
-    assert found.estimate("means", "accuracy").value == np.mean(found.predictions("means")["predicted"] == NAMES)
+    assert outcome.estimate("means", "accuracy").value == np.mean(outcome.predictions("means")["predicted"] == NAMES)
 
 
 def test_groups_are_the_units_of_the_intervals():
     splits = leave_one_group_out(DONORS)
-    apart, together = (quick(cv=splits, groups=groups) for groups in (None, DONORS))
-    assert apart.estimate("Euclid").value == together.estimate("Euclid").value
-    widths = [found.estimate("Euclid").high - found.estimate("Euclid").low for found in (apart, together)]
+    separate, joint = (quick(cv=splits, groups=groups) for groups in (None, DONORS))
+    assert separate.estimate("Euclid").value == joint.estimate("Euclid").value
+    widths = [outcome.estimate("Euclid").high - outcome.estimate("Euclid").low for outcome in (separate, joint)]
     assert widths[1] > widths[0]  # three distributions of each donor
-    assert "outer groups" in together.to_markdown()
+    assert "outer groups" in joint.to_markdown()
 
 
 def test_predictions_are_averaged_over_the_splits_that_tested_a_distribution(on_shuffled):
-    found = on_shuffled.predictions("knowing")
+    outcome = on_shuffled.predictions("knowing")
     tested = np.bincount(np.concatenate([test for _, test in on_shuffled.splits]), minlength=18)
-    assert_array_equal(found["tested"], tested)
-    place = int(np.argmax(tested))
+    assert_array_equal(outcome["tested"], tested)
+    position = int(np.argmax(tested))
     rows = [
-        result.probabilities[test.tolist().index(place)]
+        result.probabilities[test.tolist().index(position)]
         for (_, test), result in zip(on_shuffled.splits, on_shuffled.results["knowing"], strict=True)
-        if place in test
+        if position in test
     ]
-    assert_allclose(found["probabilities"][place], np.mean(rows, axis=0))
+    assert_allclose(outcome["probabilities"][position], np.mean(rows, axis=0))
     never = tested == 0
-    assert np.isnan(found["probabilities"][never]).all()
-    assert set(found["predicted"][never]) <= {None}
+    assert np.isnan(outcome["probabilities"][never]).all()
+    assert set(outcome["predicted"][never]) <= {None}
 
 
 def test_every_other_method_is_compared_with_the_reference():
-    found = quick({**TWO, "means": means()}, cv=folds(NAMES, n_splits=3, random_state=0))
-    table = found.against()
+    outcome = quick({**TWO, "means": means()}, cv=folds(NAMES, n_splits=3, random_state=0))
+    table = outcome.against()
     assert list(table) == ["Euclid", "means"]
     assert all(adjusted >= difference.p for difference, adjusted in table.values())
-    assert_allclose(found.against("Euclid")["knowing"][0].value, -table["Euclid"][0].value)
+    assert_allclose(outcome.against("Euclid")["knowing"][0].value, -table["Euclid"][0].value)
 
 
 def test_tables(on_shuffled, on_folds, tmp_path):
@@ -209,11 +209,11 @@ def test_tables(on_shuffled, on_folds, tmp_path):
 
 
 def test_a_comparison_goes_through_json(on_shuffled, on_folds):
-    for found in (on_shuffled, on_folds, quick(cv=leave_one_out(NAMES))):
-        text = json.dumps(found.to_dict(), allow_nan=False)
-        again = Comparison.from_dict(json.loads(text))
-        assert again.to_markdown() == found.to_markdown()
-        assert json.dumps(again.to_dict(), allow_nan=False) == text
+    for outcome in (on_shuffled, on_folds, quick(cv=leave_one_out(NAMES))):
+        text = json.dumps(outcome.to_dict(), allow_nan=False)
+        repeated = Comparison.from_dict(json.loads(text))
+        assert repeated.to_markdown() == outcome.to_markdown()
+        assert json.dumps(repeated.to_dict(), allow_nan=False) == text
 
 
 def test_a_child_gives_the_same():
@@ -221,26 +221,26 @@ def test_a_child_gives_the_same():
         *leave_one_out(NAMES)[:2],
         *folds(NAMES, n_splits=3, random_state=0),
     ]  # training parts in one piece, and not
-    here, there = (compare(TWO, D, NAMES, cv=splits, clustering=True, n_jobs=n) for n in (1, 2))
-    assert here.levels == there.levels
-    assert [result.probabilities for result in here.results["knowing"]] == [
+    current, there = (compare(TWO, D, NAMES, cv=splits, clustering=True, n_jobs=n) for n in (1, 2))
+    assert current.levels == there.levels
+    assert [result.probabilities for result in current.results["knowing"]] == [
         result.probabilities for result in there.results["knowing"]
     ]
-    for level in here.levels:
+    for level in current.levels:
         score = "adjusted_rand" if "clusters" in level else "accuracy"
         for method in TWO:
-            assert_array_equal(here.scores(score, level)[method], there.scores(score, level)[method])
+            assert_array_equal(current.scores(score, level)[method], there.scores(score, level)[method])
 
 
 def test_the_default_is_ten_shuffled_splits_with_a_fifth_tested():
     cohort, labels = tiny_cohort(offsets=tuple(range(10)))
-    found = compare({"means": means()}, cohort, labels)
-    assert [test.size for _, test in found.splits] == [6] * 10
+    outcome = compare({"means": means()}, cohort, labels)
+    assert [test.size for _, test in outcome.splits] == [6] * 10
 
 
 def test_splits_of_scikit_learn_know_the_groups():
-    found = quick(cv=GroupKFold(3), groups=DONORS)
-    assert len(found.splits) == 3
+    outcome = quick(cv=GroupKFold(3), groups=DONORS)
+    assert len(outcome.splits) == 3
 
 
 def test_a_method_that_fails_later_is_reported_and_the_others_go_on():
@@ -254,13 +254,13 @@ def test_a_method_that_fails_later_is_reported_and_the_others_go_on():
     hit = [0 in train for train, _ in splits]
     assert not hit[0] or 0 < sum(hit) < 4
     splits.sort(key=lambda split: 0 in split[0])  # the first split is one that goes well
-    found = quick({"fussy": Fussy(), "means": means()}, cv=splits)
-    assert found.status("means") == "ok"
-    assert found.status("fussy") == f"error: RuntimeError: not him in {sum(hit)} of 4 splits"
-    assert np.isnan(found.scores()["fussy"]).tolist() == sorted(hit)
-    both = found.difference("means", "fussy")
-    assert both.value == 0.0  # on the splits where both ran they are the same
-    assert f"fussy: {found.status('fussy')}" in found.to_markdown()
+    outcome = quick({"fussy": Fussy(), "means": means()}, cv=splits)
+    assert outcome.status("means") == "ok"
+    assert outcome.status("fussy") == f"error: RuntimeError: not him in {sum(hit)} of 4 splits"
+    assert np.isnan(outcome.scores()["fussy"]).tolist() == sorted(hit)
+    pair = outcome.difference("means", "fussy")
+    assert pair.value == 0.0  # on the splits where both ran they are the same
+    assert f"fussy: {outcome.status('fussy')}" in outcome.to_markdown()
 
 
 def test_a_method_that_fails_on_the_first_split_only_goes_on():
@@ -271,8 +271,8 @@ def test_a_method_that_fails_on_the_first_split_only_goes_on():
             return self
 
     splits = sorted(folds(NAMES, n_splits=3, random_state=0), key=lambda split: 0 in split[0])
-    found = quick({"fussy": Fussy()}, cv=splits)
-    assert found.status("fussy") == "error: RuntimeError: not without him in 1 of 3 splits"
+    outcome = quick({"fussy": Fussy()}, cv=splits)
+    assert outcome.status("fussy") == "error: RuntimeError: not without him in 1 of 3 splits"
     with pytest.raises(ValueError, match="'fussy': error: RuntimeError: not without him"):
         quick({"fussy": Fussy()}, cv=splits[:1])
 
@@ -299,19 +299,19 @@ def test_all_methods_may_run_out(monkeypatch):
         def fit(self, D, y):
             raise MemoryError
 
-    found = quick({"greedy": Greedy()}, cv=folds(NAMES, n_splits=3, random_state=0))
-    assert found.status("greedy") == "OOM"
-    assert "| greedy | OOM |" in found.to_markdown()
-    assert np.isnan(found.estimate("greedy").value)
+    outcome = quick({"greedy": Greedy()}, cv=folds(NAMES, n_splits=3, random_state=0))
+    assert outcome.status("greedy") == "OOM"
+    assert "| greedy | OOM |" in outcome.to_markdown()
+    assert np.isnan(outcome.estimate("greedy").value)
 
 
 def test_classifiers_and_distances_are_compared_alike():
     truth = dict(zip(D.names, NAMES.tolist(), strict=True))
     splits = folds(NAMES, n_splits=3, random_state=0)
-    found = compare({"oracle": oracle(["low", "mid", "top"], truth), "knowing": knowing()}, D, NAMES, cv=splits)
-    assert found.estimate("oracle").value == 1.0
-    assert np.isnan(found.estimate("oracle", level="points").value)
-    assert "| oracle | – |" in found.to_markdown().split("## Points")[1]
+    outcome = compare({"oracle": oracle(["low", "mid", "top"], truth), "knowing": knowing()}, D, NAMES, cv=splits)
+    assert outcome.estimate("oracle").value == 1.0
+    assert np.isnan(outcome.estimate("oracle", level="points").value)
+    assert "| oracle | – |" in outcome.to_markdown().split("## Points")[1]
 
 
 def test_too_few_voters_are_said_so():
@@ -319,22 +319,22 @@ def test_too_few_voters_are_said_so():
     with pytest.warns(
         UserWarning, match="n_neighbors is 20, but a training part has only 12 distributions: all of them vote"
     ):
-        found = quick({"means": means()}, cv=splits, voting=Voting(20))
-    assert "n_neighbors is 20, but" in found.to_markdown()
+        outcome = quick({"means": means()}, cv=splits, voting=Voting(20))
+    assert "n_neighbors is 20, but" in outcome.to_markdown()
     with pytest.warns(UserWarning, match="n_point_neighbors is 200, but a training part has only 108 points"):
         compare({"knowing": knowing()}, D, NAMES, cv=splits, voting=Voting(n_point_neighbors=200))
 
 
 def test_the_learner_itself_is_a_method():
-    found = compare(
+    outcome = compare(
         {"learned": GroundMetricLearner(max_epochs=8, random_state=0), "Euclid": euclidean()},
         D,
         NAMES,
         cv=folds(NAMES, groups=DONORS, n_splits=3, random_state=0),
         groups=DONORS,
     )
-    assert found.estimate("learned").value > 0.8
-    assert found.difference("learned", "Euclid").low > 0.0
+    assert outcome.estimate("learned").value > 0.8
+    assert outcome.difference("learned", "Euclid").low > 0.0
 
 
 @pytest.mark.parametrize(

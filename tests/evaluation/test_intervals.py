@@ -29,17 +29,17 @@ def random_predictions(seed, n=24, n_classes=2, signal=1.0):
     return codes, np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
 
 
-def value_of(found, score):
-    return float(score_codes(found.codes, found.probabilities[0])[score])
+def value_of(predicted, score):
+    return float(score_codes(predicted.codes, predicted.probabilities[0])[score])
 
 
 def test_all_right_has_wilsons_interval_of_the_effective_number_of_patients():
     codes = np.repeat([0, 1], 10)
-    found = predictions(codes, np.eye(2)[codes])
+    predicted = predictions(codes, np.eye(2)[codes])
     quantile = stats.t.ppf(0.975, 18)
     low = wilson_ends(1.0, 10 / INFLATION, quantile)[0]
     expected = 1.0 - np.sqrt(2.0) * (1.0 - low) / 2.0  # two classes, by the square-and-add rule
-    assert_allclose(interval(found, "balanced_accuracy", 1.0), (expected, 1.0))
+    assert_allclose(interval(predicted, "balanced_accuracy", 1.0), (expected, 1.0))
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -55,14 +55,14 @@ def test_copies_of_samples_of_a_patient_change_nothing(score, n_classes):
 @pytest.mark.parametrize("score", SCORES)
 def test_rounds_that_agree_count_once_and_the_order_of_patients_does_not_matter(score):
     codes, table = random_predictions(1)
-    found, value = predictions(codes, table), value_of(predictions(codes, table), score)
+    predicted, value = predictions(codes, table), value_of(predictions(codes, table), score)
     twice = Predictions(
-        codes, found.units, *(np.repeat(part, 2, axis=0) for part in (found.counts, found.probabilities))
+        codes, predicted.units, *(np.repeat(part, 2, axis=0) for part in (predicted.counts, predicted.probabilities))
     )
-    assert_allclose(interval(twice, score, value), interval(found, score, value))
+    assert_allclose(interval(twice, score, value), interval(predicted, score, value))
     order = np.random.default_rng(0).permutation(24)
     shuffled_ = predictions(codes[order], table[order])
-    assert_allclose(interval(shuffled_, score, value), interval(found, score, value))
+    assert_allclose(interval(shuffled_, score, value), interval(predicted, score, value))
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -81,13 +81,13 @@ def test_differences_are_antisymmetric_and_p_values_agree_with_intervals(score):
     codes, first = random_predictions(2, n=60)
     for seed, signal in ((3, 1.0), (4, 2.0), (5, 4.0), (6, 0.0)):
         second = random_predictions(seed, n=60, signal=signal)[1]
-        one, other = predictions(codes, first), predictions(codes, second)
-        values = value_of(one, score), value_of(other, score)
-        low, high, p = difference(one, other, score, values)
-        assert_allclose(difference(other, one, score, values[::-1]), (-high, -low, p), atol=1e-9)
+        left_result, right_result = predictions(codes, first), predictions(codes, second)
+        values = value_of(left_result, score), value_of(right_result, score)
+        low, high, p = difference(left_result, right_result, score, values)
+        assert_allclose(difference(right_result, left_result, score, values[::-1]), (-high, -low, p), atol=1e-9)
         assert low <= values[0] - values[1] <= high
         assert (p <= 0.05) == (low > 0.0 or high < 0.0)
-    assert difference(one, one, score, (values[0], values[0]))[2] == 1.0
+    assert difference(left_result, left_result, score, (values[0], values[0]))[2] == 1.0
 
 
 def test_no_p_value_is_below_that_of_a_sign_test():
@@ -134,20 +134,20 @@ def cross_validated(x, y, patients, splits):
         tables[at, test] = nearest(x[train], y[train], x[test])
         counts[at, test] = np.eye(2)[tables[at, test].argmax(axis=1)]
     share = np.mean([np.unique(patients[test]).size for _, test in splits]) / np.unique(patients).size
-    each = [score_codes(y, table, count.any(axis=1) + 0.0) for table, count in zip(tables, counts, strict=True)]
-    values = {score: float(np.mean([one[score] for one in each])) for score in SCORES}
+    item = [score_codes(y, table, count.any(axis=1) + 0.0) for table, count in zip(tables, counts, strict=True)]
+    values = {score: float(np.mean([left_result[score] for left_result in item])) for score in SCORES}
     return Predictions(y, patients, counts, tables, share), values
 
 
 def scores_on_new_patients(y, effect, cv, per_patient, n_cohorts=100):
     """Mean scores on 200 new patients, over training sets of the size of the training parts."""
-    random, found = np.random.default_rng(1), []
+    random, results = np.random.default_rng(1), []
     for seed in range(n_cohorts):
         x, labels, patients = cohort(random, y, effect, per_patient)
         train = CV[cv](labels, patients, seed)[0][0]
         new, truth, _ = cohort(random, np.tile(y, 200 // len(y)), effect, per_patient)
-        found.append(score_codes(truth, nearest(x[train], labels[train], new)))
-    return {score: np.mean([one[score] for one in found]) for score in SCORES}
+        results.append(score_codes(truth, nearest(x[train], labels[train], new)))
+    return {score: np.mean([result[score] for result in results]) for score in SCORES}
 
 
 @pytest.mark.parametrize(
@@ -167,15 +167,15 @@ def scores_on_new_patients(y, effect, cv, per_patient, n_cohorts=100):
 def test_intervals_cover_the_score_on_new_patients(n, share, effect, cv, per_patient):
     y = np.repeat([0, 1], [n - round(share * n), round(share * n)])
     truth = scores_on_new_patients(y, effect, cv, per_patient)
-    n_cohorts, inside = 60, dict.fromkeys(SCORES, 0)
+    n_cohorts, covered = 60, dict.fromkeys(SCORES, 0)
     for seed in range(n_cohorts):
         x, labels, patients = cohort(np.random.default_rng([n, seed]), y, effect, per_patient)
-        found, values = cross_validated(x, labels, patients, CV[cv](labels, patients, seed))
+        predicted, values = cross_validated(x, labels, patients, CV[cv](labels, patients, seed))
         for score in SCORES:
-            low, high = interval(found, score, values[score])
-            inside[score] += low <= truth[score] <= high
+            low, high = interval(predicted, score, values[score])
+            covered[score] += low <= truth[score] <= high
     least = stats.binom.ppf(0.001, n_cohorts, 0.92)
-    assert all(count >= least for count in inside.values()), inside
+    assert all(count >= least for count in covered.values()), covered
 
 
 def test_p_values_of_equally_good_methods_are_at_most_nominal():
@@ -183,9 +183,11 @@ def test_p_values_of_equally_good_methods_are_at_most_nominal():
     y, n_cohorts, small = np.repeat([0, 1], 10), 100, dict.fromkeys(SCORES, 0)
     for seed in range(n_cohorts):
         random, splits = np.random.default_rng([9, seed]), CV["folds"](y, np.arange(20), seed)
-        (one, first), (other, second) = (cross_validated(*cohort(random, y, 0.8), splits) for _ in range(2))
+        (left_result, first), (right_result, second) = (
+            cross_validated(*cohort(random, y, 0.8), splits) for _ in range(2)
+        )
         for score in SCORES:
-            small[score] += difference(one, other, score, (first[score], second[score]))[2] <= 0.05
+            small[score] += difference(left_result, right_result, score, (first[score], second[score]))[2] <= 0.05
     assert all(count <= stats.binom.isf(0.001, n_cohorts, 0.05) for count in small.values()), small
 
 
@@ -194,11 +196,11 @@ def test_compare_reports_these_intervals():
     x, _, patients = cohort(np.random.default_rng(0), y, 1.0)
     for name, cv in CV.items():
         splits = cv(y, patients, 0)
-        found = compare({"method": Euclidean()}, Distributions(x, np.arange(20)), y, cv=splits, points=False)
+        comparison = compare({"method": Euclidean()}, Distributions(x, np.arange(20)), y, cv=splits, points=False)
         predicted, values = cross_validated(x, y, patients, splits)
         for score in SCORES:
             if name == "shuffled" and score == "macro_f1":
                 continue  # pooled here
-            estimate = found.estimate("method", score)
+            estimate = comparison.estimate("method", score)
             assert estimate.value == pytest.approx(values[score])
             assert_allclose((estimate.low, estimate.high), interval(predicted, score, values[score]), atol=1e-9)

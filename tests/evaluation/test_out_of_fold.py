@@ -11,7 +11,7 @@ LABEL, BATCH = np.repeat(["ill", "well"], 10), np.tile(["a", "b"], 10)
 
 
 class Memory(BaseEstimator):
-    """Knows the labels of what it was fitted on by heart, and nothing of others."""
+    """Memorises the labels of its training set."""
 
     def fit(self, D, y):
         self.known_ = dict(zip(D.names, y, strict=True))
@@ -35,11 +35,11 @@ def test_out_of_fold_rows_are_those_of_the_metric_that_was_fitted_without_them()
     D, y = gm.datasets.make_modes(points_per_mode=4, random_state=0)
     learner = gm.GroundMetricLearner(max_epochs=2, random_state=0)
     cv = folds(y, n_splits=3, random_state=0)
-    found = out_of_fold_distances(learner, D, y, cv=cv)
+    result = out_of_fold_distances(learner, D, y, cv=cv)
     train, test = cv[0]
     expected = learner.fit(D[train], y[train]).distances(D[test], D)
-    np.testing.assert_allclose(found[test], expected / expected[:, train].mean(), atol=1e-9)
-    assert (np.diag(found) == 0).all()
+    np.testing.assert_allclose(result[test], expected / expected[:, train].mean(), atol=1e-9)
+    assert (np.diag(result) == 0).all()
 
 
 def test_out_of_fold_needs_every_distribution_tested_once():

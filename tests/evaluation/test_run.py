@@ -62,7 +62,7 @@ def test_nothing_of_the_test_part_is_fitted():
             return super().fit(D, y)
 
     run(Watching(), clustering=True)
-    assert seen == [([D.names[place] for place in TRAIN], NAMES[TRAIN].tolist())]
+    assert seen == [([D.names[position] for position in TRAIN], NAMES[TRAIN].tolist())]
 
 
 def test_a_classifier_is_asked_for_its_own_probabilities_whatever_the_order_of_its_classes():
@@ -71,8 +71,8 @@ def test_a_classifier_is_asked_for_its_own_probabilities_whatever_the_order_of_i
     assert result.scores["distributions"]["accuracy"] == 1.0
     assert np.array(result.probabilities).argmax(axis=1).tolist() == y[TEST].tolist()
     assert "points" not in result.scores  # it has no distances between points
-    some = run(oracle(["top", "low"], truth))  # a class it did not see gets nothing
-    assert np.array(some.probabilities)[:, 1].tolist() == [0.0] * 6
+    subset = run(oracle(["top", "low"], truth))  # a class it did not see gets nothing
+    assert np.array(subset.probabilities)[:, 1].tolist() == [0.0] * 6
 
 
 def test_a_method_that_takes_groups_is_given_those_of_its_training_part():
@@ -85,11 +85,11 @@ def test_a_method_that_takes_groups_is_given_those_of_its_training_part():
             seen.append(groups)
             return super().fit(D, y)
 
-    donors = [f"donor {place // 2}" for place in range(18)]
+    donors = [f"donor {position // 2}" for position in range(18)]
     cohort = Cohort(D, NAMES, COHORT.classes, donors)
     attempt(cohort, Protocol(points=False), Task("nested", 0, Nested(), TRAIN, TEST))
     assert run(Nested(), points=False).status == "ok"
-    assert seen == [[donors[place] for place in TRAIN], None]
+    assert seen == [[donors[position] for position in TRAIN], None]
 
 
 def test_clusters_of_the_test_part():

@@ -35,9 +35,9 @@ D, y = tiny_cohort()
 def test_votes_are_those_of_scikit_learn(weights, k):
     random = np.random.default_rng(0)
     labels, distances = random.choice(["a", "b", "c"], 40), random.random((25, 40))
-    known = KNeighborsClassifier(k, metric="precomputed", weights=weights).fit(np.zeros((40, 40)), labels)
+    labelled = KNeighborsClassifier(k, metric="precomputed", weights=weights).fit(np.zeros((40, 40)), labels)
     assert_allclose(
-        vote(distances, labels, ["a", "b", "c"], n_neighbors=k, weights=weights), known.predict_proba(distances)
+        vote(distances, labels, ["a", "b", "c"], n_neighbors=k, weights=weights), labelled.predict_proba(distances)
     )
 
 
@@ -61,9 +61,9 @@ def test_all_vote_where_there_are_fewer_than_k():
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_of_equally_distant_ones_those_that_come_first_are_taken(k, seed):
     distances = np.random.default_rng(seed).integers(0, 4, (6, 12)).astype(float)
-    nearest, places = k_nearest(distances, k)
+    nearest, positions = k_nearest(distances, k)
     expected = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    assert_array_equal(places, expected)
+    assert_array_equal(positions, expected)
     assert_array_equal(nearest, np.take_along_axis(distances, expected, axis=1))
 
 
@@ -84,9 +84,9 @@ def test_balanced_votes_are_plain_ones_where_classes_are_equally_common(seed):
 
 def test_the_pruned_search_votes_like_the_classifier():
     method = knowing().fit(D[::2], y[::2])
-    nearest, places = nearest_distributions(method, D[::2], D[1::2], 3)
+    nearest, positions = nearest_distributions(method, D[::2], D[1::2], 3)
     classifier = TransportKNeighborsClassifier(3, metric=method.metric_).fit(D[::2], y[::2])
-    assert_allclose(class_shares(nearest, y[::2][places], 3, "distance"), classifier.predict_proba(D[1::2]))
+    assert_allclose(class_shares(nearest, y[::2][positions], 3, "distance"), classifier.predict_proba(D[1::2]))
 
 
 def test_distances_of_the_methods_own_are_used_where_it_has_them():
@@ -106,12 +106,12 @@ def test_points_are_voted_on_in_blocks(monkeypatch, make, as_points):
     codes = np.repeat(y, D.sizes)
     method = make().fit(D, y)
     train, test = as_points(D.points[::2]), as_points(D.points[1::2])
-    whole = vote_points(method, train, codes[::2], test, 3, 100, "distance")
+    complete = vote_points(method, train, codes[::2], test, 3, 100, "distance")
     assert_allclose(
-        whole, vote(method.point_distances(test, train), codes[::2], [0, 1, 2], n_neighbors=100), atol=1e-12
+        complete, vote(method.point_distances(test, train), codes[::2], [0, 1, 2], n_neighbors=100), atol=1e-12
     )
     monkeypatch.setitem(vote_points.__globals__, "_BLOCK", 500)
-    assert_allclose(vote_points(method, train, codes[::2], test, 3, 100, "distance"), whole, atol=1e-12)
+    assert_allclose(vote_points(method, train, codes[::2], test, 3, 100, "distance"), complete, atol=1e-12)
 
 
 def test_blocks_bound_what_is_held_at_a_time(monkeypatch):
@@ -163,15 +163,15 @@ def test_scores_are_those_of_scikit_learn(n_classes, seed):
         "roc_auc": roc_auc_score(y, **auc),
         "log_probability": -log_loss(y, chances),
     }
-    found = scores(y, chances, classes)
-    assert found.keys() == expected.keys()
-    assert_allclose([found[name] for name in expected], list(expected.values()))
+    result = scores(y, chances, classes)
+    assert result.keys() == expected.keys()
+    assert_allclose([result[name] for name in expected], list(expected.values()))
 
 
 def test_by_hand():
     chances = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.7, 0.3]]
-    found = scores(["a", "b", "b", "a"], chances, ["a", "b"])
-    assert found == {
+    result = scores(["a", "b", "b", "a"], chances, ["a", "b"])
+    assert result == {
         "accuracy": 0.75,
         "balanced_accuracy": 0.75,
         "macro_f1": pytest.approx((4 / 5 + 2 / 3) / 2),
@@ -182,16 +182,16 @@ def test_by_hand():
 
 def test_a_test_part_without_a_class_is_scored_on_the_others():
     chances = [[0.8, 0.1, 0.1], [0.2, 0.3, 0.5], [0.3, 0.6, 0.1]]
-    found = scores(["a", "b", "b"], chances, ["a", "b", "c"])
-    assert found["balanced_accuracy"] == 0.75
-    assert found["macro_f1"] == pytest.approx((1.0 + 2 / 3 + 0.0) / 3)  # "c" is predicted once, wrongly
-    assert found["roc_auc"] == 1.0  # of "a" and of "b"; "c" has no area
+    result = scores(["a", "b", "b"], chances, ["a", "b", "c"])
+    assert result["balanced_accuracy"] == 0.75
+    assert result["macro_f1"] == pytest.approx((1.0 + 2 / 3 + 0.0) / 3)  # "c" is predicted once, wrongly
+    assert result["roc_auc"] == 1.0  # of "a" and of "b"; "c" has no area
 
 
 def test_a_single_test_distribution_has_no_area_but_can_be_right():
-    found = scores(["b"], [[0.2, 0.8]], ["a", "b"])
-    assert (found["accuracy"], found["balanced_accuracy"], found["macro_f1"]) == (1.0, 1.0, 1.0)
-    assert np.isnan(found["roc_auc"])
+    result = scores(["b"], [[0.2, 0.8]], ["a", "b"])
+    assert (result["accuracy"], result["balanced_accuracy"], result["macro_f1"]) == (1.0, 1.0, 1.0)
+    assert np.isnan(result["roc_auc"])
 
 
 def test_all_alike_probabilities_have_an_area_of_one_half():
@@ -203,10 +203,10 @@ def test_a_weight_is_how_often_an_item_counts(seed):
     random = np.random.default_rng(seed)
     y, chances = random.integers(0, 3, 15), random.dirichlet(np.ones(3), 15)
     weights = random.integers(0, 3, (4, 15))
-    together = score_codes(y, chances, weights)
+    weighted = score_codes(y, chances, weights)
     for draw, times in enumerate(weights):
         alone = score_codes(np.repeat(y, times), np.repeat(chances, times, axis=0))
-        for name, values in together.items():
+        for name, values in weighted.items():
             assert_allclose(values[draw], alone[name])
 
 
@@ -216,16 +216,16 @@ def test_counts_of_points_score_like_the_points_themselves():
     counts = random.integers(0, 9, (4, 3))
     truth = np.repeat(y, counts.sum(axis=1))
     guess = np.concatenate([np.repeat(np.arange(3), row) for row in counts])
-    found = score_counts(y, counts.astype(float), np.ones(4))
-    assert_allclose(found["accuracy"], accuracy_score(truth, guess))
-    assert_allclose(found["balanced_accuracy"], balanced_accuracy_score(truth, guess))
-    assert_allclose(found["macro_f1"], f1_score(truth, guess, average="macro"))
+    result = score_counts(y, counts.astype(float), np.ones(4))
+    assert_allclose(result["accuracy"], accuracy_score(truth, guess))
+    assert_allclose(result["balanced_accuracy"], balanced_accuracy_score(truth, guess))
+    assert_allclose(result["macro_f1"], f1_score(truth, guess, average="macro"))
 
 
 @pytest.mark.parametrize(
     ("y", "chances", "message"),
     [
-        (["z"], [[0.5, 0.5]], r"label 'z' is none of the classes \['a', 'b'\]"),
+        (["z"], [[0.5, 0.5]], r"label 'z' is not one of the classes \['a', 'b'\]"),
         (["a"], [[0.5, 0.2, 0.3]], r"shape \(1, 3\) for 1 items and 2 classes"),
     ],
 )
@@ -238,22 +238,22 @@ LINE = np.abs(np.subtract.outer([0.0, 1.0, 10.0, 11.0, 30.0], [0.0, 1.0, 10.0, 1
 
 
 def test_clusters_that_are_the_classes():
-    found = cluster_scores(LINE, ["a", "a", "b", "b", "c"])
+    result = cluster_scores(LINE, ["a", "a", "b", "b", "c"])
     entropy = -(0.4 * np.log(0.4) * 2 + 0.2 * np.log(0.2))
-    assert_allclose(found["mutual_information"], entropy)
+    assert_allclose(result["mutual_information"], entropy)
     assert_allclose(
-        [found["adjusted_rand"], found["variation_of_information"], found["n_clusters"]], [1.0, 0.0, 3.0], atol=1e-12
+        [result["adjusted_rand"], result["variation_of_information"], result["n_clusters"]], [1.0, 0.0, 3.0], atol=1e-12
     )
 
 
 def test_variation_of_information_by_hand():
-    found = cluster_scores(LINE, ["a", "b", "a", "b", "a"], n_clusters=2)  # clusters: the last one, and the rest
-    assert found["n_clusters"] == 2
+    result = cluster_scores(LINE, ["a", "b", "a", "b", "a"], n_clusters=2)  # clusters: the last one, and the rest
+    assert result["n_clusters"] == 2
     joint = [0.4, 0.4, 0.2]  # (rest, a), (rest, b), (last, a)
     shared = sum(p * np.log(p / (q * r)) for p, q, r in zip(joint, [0.8, 0.8, 0.2], [0.6, 0.4, 0.6], strict=True))
     entropies = -sum(p * np.log(p) for p in (0.8, 0.2, 0.6, 0.4))
-    assert_allclose(found["mutual_information"], shared)
-    assert_allclose(found["variation_of_information"], entropies - 2 * shared)
+    assert_allclose(result["mutual_information"], shared)
+    assert_allclose(result["variation_of_information"], entropies - 2 * shared)
 
 
 @pytest.mark.parametrize("options", [{"n_clusters": 4}, {"threshold": 0.4}, {"threshold": "median"}, {}])
@@ -267,11 +267,11 @@ def test_clusters_are_those_of_scikit_learn(options):
     clusters = options.get("n_clusters", 3 if threshold is None else None)
     model = AgglomerativeClustering(clusters, metric="precomputed", linkage="average", distance_threshold=threshold)
     expected = model.fit_predict(distances)
-    found = cluster_scores(distances, labels, **options)
-    assert found["n_clusters"] == expected.max() + 1
-    assert_allclose(found["adjusted_rand"], adjusted_rand_score(labels, expected))
-    assert_allclose(found["mutual_information"], mutual_info_score(labels, expected))
-    assert_allclose(found["silhouette"], silhouette_score(distances, labels, metric="precomputed"))
+    result = cluster_scores(distances, labels, **options)
+    assert result["n_clusters"] == expected.max() + 1
+    assert_allclose(result["adjusted_rand"], adjusted_rand_score(labels, expected))
+    assert_allclose(result["mutual_information"], mutual_info_score(labels, expected))
+    assert_allclose(result["silhouette"], silhouette_score(distances, labels, metric="precomputed"))
 
 
 def test_the_right_metric_clusters_distributions_and_euclid_does_not():
@@ -295,8 +295,8 @@ def test_points_of_the_centre_mode_only():
 
 def test_several_values_may_be_wanted():
     method = knowing().fit(D, y)
-    both = cluster_points(method, D, y, only={"mode": ["low", "high"]}, n_clusters=2)
-    assert both["adjusted_rand"] < 0.05  # the two shared modes are two clusters, and say nothing of the class
+    pair = cluster_points(method, D, y, only={"mode": ["low", "high"]}, n_clusters=2)
+    assert pair["adjusted_rand"] < 0.05  # the two shared modes are two clusters, and say nothing of the class
 
 
 def test_of_many_points_some_are_drawn_the_same_ones_every_time():
@@ -318,15 +318,15 @@ def test_where_there_is_nothing_to_find_nothing_is_claimed(labels):
 
 
 def test_as_many_classes_as_items_have_no_silhouette():
-    found = cluster_scores([[0.0, 1.0], [1.0, 0.0]], ["a", "b"])
-    assert found["adjusted_rand"] == 1.0
-    assert np.isnan(found["silhouette"])
+    result = cluster_scores([[0.0, 1.0], [1.0, 0.0]], ["a", "b"])
+    assert result["adjusted_rand"] == 1.0
+    assert np.isnan(result["silhouette"])
 
 
 def test_identical_items_are_one_cluster():
-    found = cluster_scores(np.zeros((4, 4)), ["a", "a", "b", "b"], threshold="median")
-    assert found["n_clusters"] == 1
-    assert found["mutual_information"] == pytest.approx(0.0, abs=1e-12)
+    result = cluster_scores(np.zeros((4, 4)), ["a", "a", "b", "b"], threshold="median")
+    assert result["n_clusters"] == 1
+    assert result["mutual_information"] == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(

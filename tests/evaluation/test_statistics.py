@@ -1,4 +1,4 @@
-"""Intervals and paired comparisons: the formula, simulations with a known answer, and what has no spread."""
+"""Intervals and paired comparisons: formulas, simulations with a known answer, constant scores."""
 
 import numpy as np
 import pytest
@@ -22,30 +22,33 @@ SCORES = np.array([0.7, 0.8, 0.75, 0.9, 0.65])
 
 
 def test_the_corrected_interval_is_nadeau_and_bengios():
-    found = corrected_t(SCORES, 0.25)
+    result = corrected_t(SCORES, 0.25)
     reach = stats.t.ppf(0.975, 4) * np.sqrt((1 / 5 + 0.25) * SCORES.var(ddof=1))
-    assert_allclose([found.value, found.sd], [SCORES.mean(), SCORES.std(ddof=1)])
-    assert_allclose([found.low, found.high], [SCORES.mean() - reach, SCORES.mean() + reach])
+    assert_allclose([result.value, result.sd], [SCORES.mean(), SCORES.std(ddof=1)])
+    assert_allclose([result.low, result.high], [SCORES.mean() - reach, SCORES.mean() + reach])
 
 
 def test_without_overlap_it_is_students():
-    found = corrected_t(SCORES, 0.0, confidence=0.9)
+    result = corrected_t(SCORES, 0.0, confidence=0.9)
     expected = stats.t.interval(0.9, 4, loc=SCORES.mean(), scale=stats.sem(SCORES))
-    assert_allclose([found.low, found.high], expected)
+    assert_allclose([result.low, result.high], expected)
 
 
 def test_the_paired_test_is_students_but_for_the_wider_error():
-    other = np.array([0.6, 0.75, 0.7, 0.7, 0.7])
-    assert_allclose(paired_t(SCORES, other, 0.0).p, stats.ttest_rel(SCORES, other).pvalue)
-    difference = SCORES - other
+    second = np.array([0.6, 0.75, 0.7, 0.7, 0.7])
+    assert_allclose(paired_t(SCORES, second, 0.0).p, stats.ttest_rel(SCORES, second).pvalue)
+    difference = SCORES - second
     t = difference.mean() / np.sqrt((1 / 5 + 0.25) * difference.var(ddof=1))
-    found = paired_t(SCORES, other, 0.25)
-    assert_allclose(found.p, 2 * stats.t.sf(t, 4))
+    result = paired_t(SCORES, second, 0.25)
+    assert_allclose(result.p, 2 * stats.t.sf(t, 4))
     assert_allclose(
-        [found.value, found.low], [difference.mean(), difference.mean() - stats.t.ppf(0.975, 4) * difference.mean() / t]
+        [result.value, result.low],
+        [difference.mean(), difference.mean() - stats.t.ppf(0.975, 4) * difference.mean() / t],
     )
-    turned = paired_t(other, SCORES, 0.25)
-    assert_allclose([turned.value, turned.low, turned.high, turned.p], [-found.value, -found.high, -found.low, found.p])
+    turned = paired_t(second, SCORES, 0.25)
+    assert_allclose(
+        [turned.value, turned.low, turned.high, turned.p], [-result.value, -result.high, -result.low, result.p]
+    )
 
 
 def test_scores_that_are_not_defined_are_left_out():
@@ -55,16 +58,16 @@ def test_scores_that_are_not_defined_are_left_out():
 
 
 def test_what_has_no_spread_has_an_interval_of_no_width():
-    found = corrected_t([0.9] * 10, 0.25)
-    assert (found.value, found.sd, found.low, found.high) == (pytest.approx(0.9), 0.0, found.value, found.value)
+    result = corrected_t([0.9] * 10, 0.25)
+    assert (result.value, result.sd, result.low, result.high) == (pytest.approx(0.9), 0.0, result.value, result.value)
     assert paired_t([0.9] * 10, [0.9] * 10, 0.25).p == 1.0
     assert paired_t([0.9] * 10, [0.7] * 10, 0.25).p == 0.0
 
 
 @pytest.mark.parametrize("scores", [[], [np.nan], [0.5]])
 def test_less_than_two_splits_tell_nothing_of_the_spread(scores):
-    found = corrected_t(scores, 0.25)
-    assert np.isnan([found.sd, found.low, found.high]).all()
+    result = corrected_t(scores, 0.25)
+    assert np.isnan([result.sd, result.low, result.high]).all()
     assert np.isnan(paired_t(scores, scores, 0.25).p)
 
 

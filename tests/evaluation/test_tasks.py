@@ -54,10 +54,10 @@ def test_what_is_done_is_not_done_again(tmp_path):
     first, fits = counting()
     compare({"one": first}, D, y, cv=SPLITS, points=False, resume=tmp_path / "kept")
     assert len(fits) == 3
-    again, fits = counting()
-    compare({"another name": again}, D, y, cv=SPLITS, points=False, resume=tmp_path / "kept")
+    repeated, fits = counting()
+    compare({"another name": repeated}, D, y, cv=SPLITS, points=False, resume=tmp_path / "kept")
     assert fits == []
-    compare({"one": again}, D, y, cv=SPLITS, points=False, voting=Voting(3), resume=tmp_path / "kept")
+    compare({"one": repeated}, D, y, cv=SPLITS, points=False, voting=Voting(3), resume=tmp_path / "kept")
     assert len(fits) == 3
 
 
@@ -70,7 +70,7 @@ def test_the_key_changes_with_everything_that_matters_and_with_nothing_else():
 
     moved = D[:]
     moved.points = moved.points + 1e-9
-    others = [
+    remaining = [
         key(GroundMetricLearner(random_state=0, margin=2.0)),
         key(GroundMetricLearner(random_state=1)),
         key(euclidean()),
@@ -82,7 +82,7 @@ def test_the_key_changes_with_everything_that_matters_and_with_nothing_else():
         key(protocol=Protocol(weights="uniform")),
         key(train=train[1:]),
     ]
-    assert len({key(), *others}) == 11
+    assert len({key(), *remaining}) == 11
     assert key(GroundMetricLearner(random_state=0, n_jobs=2, verbose=1)) == key()
     nested = [TransportKNeighborsClassifier(metric=GroundMetricLearner(n_jobs=jobs)) for jobs in (1, 2)]
     assert key(nested[0]) == key(nested[1])
@@ -94,7 +94,7 @@ def test_keys_of_sparse_points_and_of_equal_copies_agree():
     from groundmetric import Distributions
 
     cohorts = [Distributions(sparse.csr_matrix(D.points), np.repeat(np.arange(18), D.sizes)) for _ in range(2)]
-    keys = [fingerprint(Cohort(some, y, COHORT.classes), Protocol()) for some in cohorts]
+    keys = [fingerprint(Cohort(subset, y, COHORT.classes), Protocol()) for subset in cohorts]
     assert keys[0] == keys[1] != fingerprint(COHORT, Protocol())
 
 

@@ -20,9 +20,9 @@ def test_they_are_not_loaded_with_the_package_nor_with_each_other():
 
 @pytest.mark.parametrize("name", ["patpy", "pertpy"])
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, name):
-    found = importlib.util.find_spec
+    original = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda wanted, *rest: None if wanted == name else found(wanted, *rest)
+        importlib.util, "find_spec", lambda wanted, *remainder: None if wanted == name else original(wanted, *remainder)
     )
     monkeypatch.delitem(sys.modules, f"groundmetric.integrations.{name}", raising=False)
     with pytest.raises(ModuleNotFoundError, match=rf'{name} is needed .*pip install "groundmetric\[{name}\]"'):

@@ -1,4 +1,4 @@
-"""patpy's evaluations with methods of groundmetric: what they see is out of bag, in patpy's shapes."""
+"""patpy's evaluations with methods of groundmetric: out-of-bag results in patpy's shapes."""
 
 import warnings
 
@@ -25,8 +25,8 @@ QUICK = {"n_members": 3, "kinds": ("univariate", "anova"), "n_cells": 40}
 def fitted(original):
     """A method after learning two labels. Do not write to it."""
     adata = original.copy()
-    place = {name: k for k, name in enumerate(adata.obs["sample"].unique())}
-    adata.obs["severity"] = adata.obs["sample"].map(place).astype(float)  # controls come first
+    rank = {name: k for k, name in enumerate(adata.obs["sample"].unique())}
+    adata.obs["severity"] = adata.obs["sample"].map(rank).astype(float)  # controls come first
     method = GroundMetricLearning("sample", ["condition", "severity"], ["classification", "regression"], **QUICK)
     method.prepare_anndata(adata)
     return method
@@ -48,20 +48,20 @@ def test_they_are_methods_of_patpy(fitted):
 def test_distances_are_those_that_the_ensemble_has_out_of_bag(fitted, original):
     alone = original.copy()
     gm.tl.learn(alone, "sample", "condition", random_state=42, **QUICK)
-    found = alone.uns["groundmetric"]["ensemble"]
-    places = pd.Index(found["samples"]).get_indexer(fitted.samples)
-    expected = found["out_of_bag"][np.ix_(places, places)]
+    result = alone.uns["groundmetric"]["ensemble"]
+    positions = pd.Index(result["samples"]).get_indexer(fitted.samples)
+    expected = result["out_of_bag"][np.ix_(positions, positions)]
     distances = fitted.calculate_distance_matrix(label="condition")
     assert_allclose(distances, expected / expected[~np.eye(10, dtype=bool)].mean(), rtol=1e-12)
     final = np.asarray(gm.tl.samples(alone).obsp["groundmetric_in_sample"])
-    inside = fitted.calculate_distance_matrix(label="condition", out_of_bag=False)
-    assert_allclose(inside, final / final[~np.eye(10, dtype=bool)].mean(), rtol=1e-9)
+    in_sample = fitted.calculate_distance_matrix(label="condition", out_of_bag=False)
+    assert_allclose(in_sample, final / final[~np.eye(10, dtype=bool)].mean(), rtol=1e-9)
 
 
 def test_several_labels_have_the_mean_of_their_distances(fitted):
-    each = [fitted.calculate_distance_matrix(label=label) for label in ("condition", "severity")]
-    assert not np.allclose(*each)
-    assert_allclose(fitted.calculate_distance_matrix(), np.mean(each, axis=0), rtol=1e-12)
+    single = [fitted.calculate_distance_matrix(label=label) for label in ("condition", "severity")]
+    assert not np.allclose(*single)
+    assert_allclose(fitted.calculate_distance_matrix(), np.mean(single, axis=0), rtol=1e-12)
 
 
 def test_labels_without_meaning_look_better_by_the_final_metric_than_out_of_bag():
@@ -116,13 +116,13 @@ def test_evaluations_that_write_to_the_distances_leave_those_of_the_method(fitte
 
 
 def test_predictions_are_those_while_samples_were_left_out(fitted):
-    found = fitted.predict("condition")
+    result = fitted.predict("condition")
     ensemble = fitted.adata.uns["groundmetric_condition"]["ensemble"]
     held_out = pd.DataFrame(ensemble["held_out"], ensemble["samples"], ["prob_control", "prob_disease"])
-    assert list(found.columns) == ["prob_control", "prob_disease", "condition_pred"]
-    assert_array_equal(found.index, fitted.samples)
-    assert_allclose(found[held_out.columns], held_out.loc[list(fitted.samples)], rtol=1e-12)
-    assert (found["condition_pred"] == fitted.labels["condition"]).mean() > 0.8
+    assert list(result.columns) == ["prob_control", "prob_disease", "condition_pred"]
+    assert_array_equal(result.index, fitted.samples)
+    assert_allclose(result[held_out.columns], held_out.loc[list(fitted.samples)], rtol=1e-12)
+    assert (result["condition_pred"] == fitted.labels["condition"]).mean() > 0.8
     numbers = fitted.predict("severity")
     assert numbers.name == "severity"
     assert np.corrcoef(numbers, fitted.labels["severity"])[0, 1] > 0.5
@@ -133,9 +133,9 @@ def test_samples_without_a_label_are_predicted_and_compared(half_labelled):
     method = GroundMetricLearning("sample", "condition", "classification", **QUICK)
     with pytest.warns(UserWarning, match="2 of 10 samples have no label"):
         method.prepare_anndata(adata)
-    found = method.predict("condition")
-    assert found.loc["S02", "condition_pred"] == truth[adata.obs["sample"] == "S02"].iloc[0]
-    assert found.loc["S09", "condition_pred"] == truth[adata.obs["sample"] == "S09"].iloc[0]
+    result = method.predict("condition")
+    assert result.loc["S02", "condition_pred"] == truth[adata.obs["sample"] == "S02"].iloc[0]
+    assert result.loc["S09", "condition_pred"] == truth[adata.obs["sample"] == "S09"].iloc[0]
     distances = method.calculate_distance_matrix()
     assert distances.shape == (10, 10)
     assert (distances[~np.eye(10, dtype=bool)] > 0).all()
@@ -152,53 +152,53 @@ def test_new_samples_are_predicted_as_by_transfer(halves):
     train, new = train.copy(), new.copy()
     method = GroundMetricLearning("sample", "condition", "classification", **QUICK)
     method.prepare_anndata(train)
-    found = method.predict("condition", new)
+    result = method.predict("condition", new)
     expected = gm.tl.transfer(new.copy(), train, key="groundmetric_condition", n_cells=40, random_state=42)
-    assert_allclose(found.iloc[:, :2], expected.obsm["groundmetric_condition_probabilities"], rtol=1e-12)
-    assert_array_equal(found["condition_pred"], expected.obs["groundmetric_condition_predicted"])
-    assert_array_equal(found.index, expected.obs_names)
+    assert_allclose(result.iloc[:, :2], expected.obsm["groundmetric_condition_probabilities"], rtol=1e-12)
+    assert_array_equal(result["condition_pred"], expected.obs["groundmetric_condition_predicted"])
+    assert_array_equal(result.index, expected.obs_names)
 
 
 def test_a_new_sample_of_the_name_of_a_training_sample_is_not_predicted(fitted, original):
-    again = original[original.obs["sample"].isin(["S01", "S06"])].copy()
-    again.obs["sample"] = again.obs["sample"].astype(str).replace("S06", "new")
+    repeated = original[original.obs["sample"].isin(["S01", "S06"])].copy()
+    repeated.obs["sample"] = repeated.obs["sample"].astype(str).replace("S06", "new")
     with pytest.warns(UserWarning, match="have the name of a training sample"):
-        found = fitted.predict("condition", again)
-    assert found.loc["S01"].isna().all()
-    assert found.loc["new", "condition_pred"] == "disease"
+        result = fitted.predict("condition", repeated)
+    assert result.loc["S01"].isna().all()
+    assert result.loc["new", "condition_pred"] == "disease"
 
 
 def test_sample_importance_is_how_much_farther_other_labels_are(fitted):
-    found = fitted.get_sample_importance()
-    assert list(found.columns) == ["average_importance", "condition_importance", "severity_importance"]
+    result = fitted.get_sample_importance()
+    assert list(result.columns) == ["average_importance", "condition_importance", "severity_importance"]
     distances, labels = fitted.calculate_distance_matrix(label="condition"), fitted.labels["condition"].to_numpy()
-    other = labels[:, None] != labels
-    first = distances[0, other[0]].mean() - distances[0, ~other[0]].sum() / 4  # four others of its label
-    assert_allclose(found["condition_importance"].iloc[0], first / distances[other].mean(), rtol=1e-12)
-    assert found["condition_importance"].mean() > 0.05
-    assert_allclose(found["average_importance"], found.iloc[:, 1:].mean(axis=1))
+    differs = labels[:, None] != labels
+    first = distances[0, differs[0]].mean() - distances[0, ~differs[0]].sum() / 4  # four others of its label
+    assert_allclose(result["condition_importance"].iloc[0], first / distances[differs].mean(), rtol=1e-12)
+    assert result["condition_importance"].mean() > 0.05
+    assert_allclose(result["average_importance"], result.iloc[:, 1:].mean(axis=1))
     # The upper half of the severity is the diseased: the same classes under another metric.
-    assert found["severity_importance"].mean() > 0.0
+    assert result["severity_importance"].mean() > 0.0
 
 
 def test_cell_importance_is_that_of_cell_relevance_and_finds_the_changed_cells(fitted):
-    found = fitted.get_cell_importance()
+    result = fitted.get_cell_importance()
     expected = fitted.adata.copy()
     gm.tl.cell_relevance(expected, key="groundmetric_condition", random_state=42)
-    assert_allclose(found["condition_importance"], expected.obs["groundmetric_condition_relevance"], rtol=1e-9)
-    assert_array_equal(fitted.adata.obs["severity_importance"], found["severity_importance"])
-    assert found["condition_importance"].notna().sum() == 10 * 40  # the cells that were drawn
+    assert_allclose(result["condition_importance"], expected.obs["groundmetric_condition_relevance"], rtol=1e-9)
+    assert_array_equal(fitted.adata.obs["severity_importance"], result["severity_importance"])
+    assert result["condition_importance"].notna().sum() == 10 * 40  # the cells that were drawn
     active = fitted.adata.obs["programme"].to_numpy()
     for column in ("condition_importance", "severity_importance"):
-        assert found[column][active].mean() > found[column][~active].mean()
+        assert result[column][active].mean() > result[column][~active].mean()
 
 
 def test_representations_have_the_distances_as_far_as_ten_axes_can(fitted):
-    found = fitted.get_sample_representations()
-    assert_array_equal(found.index, fitted.samples)
-    assert found.columns[0] == "dim_0"
-    near = np.corrcoef(pdist(found), squareform(fitted.calculate_distance_matrix()))[0, 1]
-    assert near > 0.95
+    result = fitted.get_sample_representations()
+    assert_array_equal(result.index, fitted.samples)
+    assert result.columns[0] == "dim_0"
+    correlation = np.corrcoef(pdist(result), squareform(fitted.calculate_distance_matrix()))[0, 1]
+    assert correlation > 0.95
     probe = fitted.fit_linear_probe("condition", test_sample_labels=["S01", "S02", "S06", "S07"])
     assert probe["accuracy"] >= 0.75
 
@@ -209,10 +209,10 @@ def test_samples_that_are_numbers_and_cells_in_any_order_keep_their_names(origin
     adata.obs["sick"] = adata.obs["condition"] == "disease"
     method = GroundMetricLearning("number", "sick", "classification", **QUICK)
     method.prepare_anndata(adata)
-    found = method.predict("sick")
-    assert_array_equal(found.index, adata.obs["number"].unique())
-    assert list(found.columns) == ["prob_False", "prob_True", "sick_pred"]
-    assert (found["sick_pred"] == (found.index > 5)).mean() > 0.8
+    result = method.predict("sick")
+    assert_array_equal(result.index, adata.obs["number"].unique())
+    assert list(result.columns) == ["prob_False", "prob_True", "sick_pred"]
+    assert (result["sick_pred"] == (result.index > 5)).mean() > 0.8
     assert (method.get_sample_importance()["sick_importance"] > 0).mean() > 0.8
     adata.obsm["X_line"] = 100.0 * adata.obs[["number"]].to_numpy()
     plain = OptimalTransport("number", layer="X_line", n_cells=5)
@@ -286,8 +286,8 @@ def test_plain_transport_is_that_of_pairwise_distances(cohort):
     method = OptimalTransport("sample", layer="X", n_cells=None)
     method.prepare_anndata(cohort)
     D = gm.Distributions(cohort.X, cohort.obs["sample"].to_numpy())
-    places = [D.names.index(name) for name in method.samples]
-    expected = gm.pairwise_distances(D)[np.ix_(places, places)]
+    positions = [D.names.index(name) for name in method.samples]
+    expected = gm.pairwise_distances(D)[np.ix_(positions, positions)]
     assert_allclose(method.calculate_distance_matrix(), expected, rtol=1e-12)
     assert_allclose(cohort.uns["X_optimal_transport_distances"], expected, rtol=1e-12)
 
@@ -296,26 +296,26 @@ def test_plain_transport_takes_a_learned_metric_by_the_names_of_its_genes(traine
     metric = gm.get.metric(trained)
     assert 1 < len(metric.features) < trained.n_vars
     shuffled = trained[:, np.random.RandomState(0).permutation(trained.n_vars)].copy()
-    found = []
+    result = []
     for adata in (trained, shuffled):
         method = OptimalTransport("sample", layer="X", metric=metric, n_cells=30)
         method.prepare_anndata(adata)
-        found.append(method.calculate_distance_matrix())
-    assert_array_equal(*found)
-    few = trained[:, [name for name in trained.var_names if name != metric.features[0]]].copy()
-    method.prepare_anndata(few)
+        result.append(method.calculate_distance_matrix())
+    assert_array_equal(*result)
+    small = trained[:, [name for name in trained.var_names if name != metric.features[0]]].copy()
+    method.prepare_anndata(small)
     with pytest.raises(ValueError, match=f"metric has the feature '{metric.features[0]}'"):
         method.calculate_distance_matrix()
 
 
 def test_plain_transport_is_computed_once_and_never_taken_from_another_object(cohort):
-    first, other = (OptimalTransport("sample", layer="X", metric=name) for name in ("euclidean", "cityblock"))
-    for method in (first, other):
+    first, differs = (OptimalTransport("sample", layer="X", metric=name) for name in ("euclidean", "cityblock"))
+    for method in (first, differs):
         method.prepare_anndata(cohort)
-    found = first.calculate_distance_matrix().copy()
-    assert not np.allclose(found, other.calculate_distance_matrix())
+    result = first.calculate_distance_matrix().copy()
+    assert not np.allclose(result, differs.calculate_distance_matrix())
     first.calculate_distance_matrix()[:] = 0.0
-    assert_array_equal(first.calculate_distance_matrix(), found)
+    assert_array_equal(first.calculate_distance_matrix(), result)
 
 
 def test_plain_transport_is_evaluated_and_made_an_anndata_by_patpy(cohort):

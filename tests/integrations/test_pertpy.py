@@ -63,10 +63,10 @@ def test_options_go_to_the_solver(cells):
 
 def test_distances_between_cells_give_the_same_as_the_cells(cells):
     X, Y = of(cells, "weak"), of(cells, "strong")[:7]
-    both = np.vstack([X, Y])
-    first = np.arange(len(both)) < len(X)
+    combined = np.vstack([X, Y])
+    first = np.arange(len(combined)) < len(X)
     distance = ExactWasserstein()
-    assert_allclose(distance.from_precomputed(cdist(both, both), first), distance(X, Y), rtol=1e-12)
+    assert_allclose(distance.from_precomputed(cdist(combined, combined), first), distance(X, Y), rtol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -92,11 +92,11 @@ def test_pairwise_is_the_matrix_of_groundmetric(cells):
 
 def test_a_sparse_layer_is_the_same_as_a_dense_one(cells):
     cells.layers["sparse"] = sparse.csr_matrix(cells.layers["scaled"])
-    dense, found = (
+    dense, result = (
         TransportDistance(layer_key=key).pairwise(cells, groupby="guide", show_progressbar=False)
         for key in ("scaled", "sparse")
     )
-    assert_allclose(found, dense, rtol=1e-12)
+    assert_allclose(result, dense, rtol=1e-12)
 
 
 def test_onesided_distances_are_a_row_of_the_pairwise_ones(cells):
@@ -109,9 +109,9 @@ def test_onesided_distances_are_a_row_of_the_pairwise_ones(cells):
 
 def test_the_bootstrap_has_a_mean_near_the_distance_and_a_variance(cells):
     X, Y = of(cells, "control"), of(cells, "strong")
-    found = TransportDistance().bootstrap(X, Y, n_bootstrap=20, random_state=0)
-    assert_allclose(found.mean, TransportDistance()(X, Y), atol=1.0)
-    assert 0.0 < found.variance < 1.0
+    result = TransportDistance().bootstrap(X, Y, n_bootstrap=20, random_state=0)
+    assert_allclose(result.mean, TransportDistance()(X, Y), atol=1.0)
+    assert 0.0 < result.variance < 1.0
 
 
 @pytest.mark.parametrize("categories", [None, ["strong", "control", "weak", "none"]])
@@ -121,7 +121,7 @@ def test_the_permutation_test_finds_the_group_that_differs(cells, categories):
     test = TransportDistanceTest(TransportDistance(), n_perms=60)
     table = test(cells, groupby="guide", contrast="control", show_progressbar=False)
     assert_allclose(table.loc["strong", "distance"], TransportDistance()(of(cells, "strong"), of(cells, "control")))
-    assert table.loc["strong", "pvalue"] == 1 / 60  # the least that there is
+    assert table.loc["strong", "pvalue"] == 1 / 60  # the minimum
     assert table.loc["none", "pvalue"] > 0.05
 
 

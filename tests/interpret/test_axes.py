@@ -24,10 +24,10 @@ def test_rotation_changes_no_distance_and_makes_axes_uncorrelated(case):
 def test_costs_of_axes_sum_to_the_mean_distances_and_of_kinds_to_those_within_kinds(case):
     axes = canonical_axes(case.learner, case.D, case.y)
     distances = gm.pairwise_distances(case.D, metric=case.learner.metric_)
-    other = case.y[:, None] != case.y
-    np.testing.assert_allclose(axes.between.sum(), distances[other].mean(), rtol=1e-9)
-    own = ~other & ~np.eye(len(case.D), dtype=bool)
-    np.testing.assert_allclose(axes.within.sum(), distances[own].mean(), rtol=1e-9)
+    second = case.y[:, None] != case.y
+    np.testing.assert_allclose(axes.between.sum(), distances[second].mean(), rtol=1e-9)
+    original = ~second & ~np.eye(len(case.D), dtype=bool)
+    np.testing.assert_allclose(axes.within.sum(), distances[original].mean(), rtol=1e-9)
     by_kind = canonical_axes(case.learner, case.D, case.y, annotation="cell_type")  # within kinds, nothing is nearer
     assert axes.between.sum() < by_kind.between.sum() < 1.5 * axes.between.sum()
     assert np.all(np.diff(axes.share) <= 0)
@@ -38,10 +38,10 @@ def test_costs_of_axes_sum_to_the_mean_distances_and_of_kinds_to_those_within_ki
 def test_axes_do_not_depend_on_how_the_components_are_turned(modes, seed):
     D, y, metric = modes
     turned = gm.GroundMetric(ortho_group.rvs(2, random_state=seed) @ metric.components, metric.features)
-    one, other = canonical_axes(metric, D, y), canonical_axes(turned, D, y)
-    np.testing.assert_allclose(one.loadings, other.loadings, atol=1e-8)
-    np.testing.assert_allclose(one.positions, other.positions, atol=1e-8)
-    assert np.all(one.loadings[np.arange(2), np.abs(one.loadings).argmax(axis=1)] > 0)
+    first, second = canonical_axes(metric, D, y), canonical_axes(turned, D, y)
+    np.testing.assert_allclose(first.loadings, second.loadings, atol=1e-8)
+    np.testing.assert_allclose(first.positions, second.positions, atol=1e-8)
+    assert np.all(first.loadings[np.arange(2), np.abs(first.loadings).argmax(axis=1)] > 0)
 
 
 def test_the_first_axis_is_the_signal_and_acts_in_the_mode_that_differs(modes):

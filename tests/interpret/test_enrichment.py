@@ -1,4 +1,4 @@
-"""Enrichment agrees with scipy's tests, set by set, and says what is wrong with names and files."""
+"""Enrichment agrees with scipy's tests, and errors name wrong names and files."""
 
 import gzip
 
@@ -14,21 +14,23 @@ SETS = {f"set {k}": BACKGROUND[7 * k : 7 * k + 10 + k] for k in range(12)}
 
 def test_over_representation_is_fishers_exact_test():
     chosen = BACKGROUND[10:40]
-    found = over_representation(chosen, BACKGROUND, SETS)
-    assert np.all(np.diff(found.p) >= 0)
-    for name, size, overlap, p, fold in zip(found.sets, found.size, found.overlap, found.p, found.effect, strict=True):
-        both = len(set(SETS[name]) & set(chosen))
-        table = [[both, size - both], [30 - both, 200 - size - 30 + both]]
-        assert len(overlap) == both
+    result = over_representation(chosen, BACKGROUND, SETS)
+    assert np.all(np.diff(result.p) >= 0)
+    for name, size, overlap, p, fold in zip(
+        result.sets, result.size, result.overlap, result.p, result.effect, strict=True
+    ):
+        pair = len(set(SETS[name]) & set(chosen))
+        table = [[pair, size - pair], [30 - pair, 200 - size - 30 + pair]]
+        assert len(overlap) == pair
         np.testing.assert_allclose(p, stats.fisher_exact(table, alternative="greater").pvalue)
-        np.testing.assert_allclose(fold, both / (size * 30 / 200))
+        np.testing.assert_allclose(fold, pair / (size * 30 / 200))
 
 
 def test_members_outside_of_the_background_do_not_count():
     wide = {name: [*members, "elsewhere 1", "elsewhere 2"] for name, members in SETS.items()}
-    one, other = (over_representation(BACKGROUND[:9], BACKGROUND, sets) for sets in (SETS, wide))
-    np.testing.assert_array_equal(one.p, other.p)
-    np.testing.assert_array_equal(one.size, other.size)
+    first, second = (over_representation(BACKGROUND[:9], BACKGROUND, sets) for sets in (SETS, wide))
+    np.testing.assert_array_equal(first.p, second.p)
+    np.testing.assert_array_equal(first.size, second.size)
 
 
 @pytest.mark.parametrize("name", ["sets.gmt", "sets.gmt.gz"])

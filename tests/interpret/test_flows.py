@@ -8,37 +8,37 @@ from groundmetric.interpret.flows import PairCosts, partners
 
 
 def test_flow_of_two_keeps_masses_and_sums_to_their_distance(case):
-    found = flow(case.D, "S01", "S12", case.learner, "cell_type")
+    result = flow(case.D, "S01", "S12", case.learner, "cell_type")
     kinds = case.D.annotations["cell_type"]
-    for name, side in (("S01", found.mass.sum(axis=1)), ("S12", found.mass.sum(axis=0))):
+    for name, side in (("S01", result.mass.sum(axis=1)), ("S12", result.mass.sum(axis=0))):
         d = case.D.names.index(name)
-        own = kinds[case.D.bounds[d] : case.D.bounds[d + 1]]
-        np.testing.assert_allclose(side, [np.mean(own == value) for value in found.values], atol=1e-12)
+        original = kinds[case.D.bounds[d] : case.D.bounds[d + 1]]
+        np.testing.assert_allclose(side, [np.mean(original == value) for value in result.values], atol=1e-12)
     d, e = case.D.names.index("S01"), case.D.names.index("S12")
-    np.testing.assert_allclose(found.value, case.learner.distances(case.D[[d]], case.D[[e]])[0, 0], rtol=1e-9)
-    assert (found.source, found.target, found.n_pairs) == ("S01", "S12", 1)
-    assert found.kept == pytest.approx(found.table().query("`from` == to")["mass"].sum())
+    np.testing.assert_allclose(result.value, case.learner.distances(case.D[[d]], case.D[[e]])[0, 0], rtol=1e-9)
+    assert (result.source, result.target, result.n_pairs) == ("S01", "S12", 1)
+    assert result.kept == pytest.approx(result.table().query("`from` == to")["mass"].sum())
 
 
 def test_flow_of_classes_is_the_mean_over_pairs(case):
-    found = flow(case.D, "control", "disease", case.learner, "cell_type", y=case.y)
+    result = flow(case.D, "control", "disease", case.learner, "cell_type", y=case.y)
     distances = case.learner.distances(case.D)
-    np.testing.assert_allclose(found.value, distances[np.ix_(case.y == "control", case.y == "disease")].mean())
-    assert found.n_pairs == 36
+    np.testing.assert_allclose(result.value, distances[np.ix_(case.y == "control", case.y == "disease")].mean())
+    assert result.n_pairs == 36
     within = flow(case.D, "control", "control", case.learner, "cell_type", y=case.y)
     assert within.n_pairs == 30
-    assert within.value < found.value
-    few = flow(case.D, "control", "disease", case.learner, "cell_type", y=case.y, max_pairs=5)
-    assert few.n_pairs == 5
-    np.testing.assert_allclose(few.mass.sum(), 1.0)
-    places = [np.flatnonzero(case.y == label) for label in ("control", "disease")]
-    same = flow(case.D, *places, case.learner, "cell_type", n_jobs=2)
-    np.testing.assert_array_equal(same.mass, found.mass)
+    assert within.value < result.value
+    small = flow(case.D, "control", "disease", case.learner, "cell_type", y=case.y, max_pairs=5)
+    assert small.n_pairs == 5
+    np.testing.assert_allclose(small.mass.sum(), 1.0)
+    positions = [np.flatnonzero(case.y == label) for label in ("control", "disease")]
+    same = flow(case.D, *positions, case.learner, "cell_type", n_jobs=2)
+    np.testing.assert_array_equal(same.mass, result.mass)
 
 
 def test_cells_of_the_diseased_type_move_farthest(case):
-    found = flow(case.D, "control", "disease", case.learner, "cell_type", y=case.y)
-    assert found.values[int(np.nanargmax(np.diag(found.distance)))] == case.acts_in
+    result = flow(case.D, "control", "disease", case.learner, "cell_type", y=case.y)
+    assert result.values[int(np.nanargmax(np.diag(result.distance)))] == case.acts_in
 
 
 def test_what_cannot_be_moved(case):

@@ -9,7 +9,7 @@ from groundmetric.interpret import read_features
 
 
 @pytest.fixture
-def known():
+def labelled_cohort():
     """Feature "up" is higher in ill B points, "down" lower in all ill points, "none" the same; sizes differ."""
     points, groups, kinds = [], [], []
     for d, ill in enumerate([False, False, True, True]):
@@ -21,8 +21,8 @@ def known():
     return D, ["well", "well", "ill", "ill"], gm.GroundMetric([[1.0, -0.5, 0.0]], D.features)
 
 
-def test_direction_and_place_of_each_feature(known):
-    D, y, metric = known
+def test_direction_and_place_of_each_feature(labelled_cohort):
+    D, y, metric = labelled_cohort
     reading = read_features(metric, D, y, annotation="kind")
     assert reading.highest.tolist()[:2] == ["ill", "well"]
     assert reading.lowest.tolist()[:2] == ["well", "ill"]
@@ -35,16 +35,16 @@ def test_direction_and_place_of_each_feature(known):
     assert reading.table()["feature"].tolist() == ["up", "down", "none"]
 
 
-def test_sparse_points_give_the_same(known):
-    D, y, metric = known
+def test_sparse_points_give_the_same(labelled_cohort):
+    D, y, metric = labelled_cohort
     thin = gm.Distributions(sparse.csr_matrix(D.points), np.repeat(D.names, D.sizes), features=D.features)
-    one = read_features(metric, D, y, annotation="kind")
-    other = read_features(metric, thin, y, annotation=D.annotations["kind"])
-    np.testing.assert_allclose(one.differences, other.differences)
+    first = read_features(metric, D, y, annotation="kind")
+    second = read_features(metric, thin, y, annotation=D.annotations["kind"])
+    np.testing.assert_allclose(first.differences, second.differences)
 
 
-def test_a_kind_that_a_class_lacks_is_not_compared(known):
-    D, y, metric = known
+def test_a_kind_that_a_class_lacks_is_not_compared(labelled_cohort):
+    D, y, metric = labelled_cohort
     kinds = np.where(np.repeat(np.arange(4), D.sizes) < 2, "A", "B")
     reading = read_features(metric, D, y, annotation=kinds)
     assert np.isnan(reading.differences).all()
@@ -53,6 +53,6 @@ def test_a_kind_that_a_class_lacks_is_not_compared(known):
 def test_programme_genes_lead_and_are_raised_in_their_cell_type(case):
     reading = read_features(case.learner, case.D, case.y, annotation="cell_type")
     assert set(reading.top(4)) == case.programme
-    places = [reading.features.index(gene) for gene in case.programme]
-    assert set(reading.highest[places]) == {"disease"}
-    assert set(reading.where[places]) == {case.acts_in}
+    positions = [reading.features.index(gene) for gene in case.programme]
+    assert set(reading.highest[positions]) == {"disease"}
+    assert set(reading.where[positions]) == {case.acts_in}

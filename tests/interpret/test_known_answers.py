@@ -27,8 +27,8 @@ def test_the_programme_of_a_simulated_cohort():
     learner = gm.GroundMetricLearner(random_state=0).fit(D, y)
     reading = read_features(learner, D, y, annotation="cell_type")
     assert np.isin(reading.top(20), truth["programme_genes"]).sum() >= 18
-    places = np.isin(reading.features, truth["programme_genes"])
-    assert np.mean(reading.highest[places] == "disease") > 0.9
+    positions = np.isin(reading.features, truth["programme_genes"])
+    assert np.mean(reading.highest[positions] == "disease") > 0.9
     carried = annotation_relevance(learner, D, y, "cell_type", n_draws=200)
     first = int(carried.share.argmax())
     assert carried.values[first] == truth["programme_type"]
@@ -56,7 +56,7 @@ def test_interferon_genes_of_stimulated_cells():
     sets = read_gmt(DATA / "genesets_hallmark_reactome_gobp.gmt.gz")
     learner = gm.GroundMetricLearner(max_epochs=20, random_state=0).fit(D, y)
     reading = read_features(learner, D, y)
-    known = set().union(*(sets[name] for name in INTERFERON))
-    assert len(known & set(reading.top(20))) >= 15
+    labelled = set().union(*(sets[name] for name in INTERFERON))
+    assert len(labelled & set(reading.top(20))) >= 15
     assert "stim" in reading.highest[reading.features.index("ISG15")]
     assert over_representation(reading.top(50), reading.features, sets).sets[0] in INTERFERON

@@ -10,40 +10,40 @@ from groundmetric.interpret import annotation_relevance, flows
 
 
 def test_shares_sum_to_one_and_the_right_type_is_first_and_sure(case):
-    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=200)
-    np.testing.assert_allclose(found.share.sum(), 1.0)
-    first = int(found.share.argmax())
-    assert found.values[first] == case.acts_in
-    assert found.first[first] > 0.95
-    low, high = found.interval
+    result = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=200)
+    np.testing.assert_allclose(result.share.sum(), 1.0)
+    first = int(result.share.argmax())
+    assert result.values[first] == case.acts_in
+    assert result.first[first] > 0.95
+    low, high = result.interval
     assert np.all(low <= high)
     assert low[first] > np.delete(high, first).max()
-    assert found.table()["value"][0] == case.acts_in
+    assert result.table()["value"][0] == case.acts_in
 
 
 def test_every_interval_contains_its_share(case):
     for n_draws in (1, 2, 200):
-        found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=n_draws)
-        low, high = found.interval
-        assert np.all((low <= found.share) & (found.share <= high))
-        low, high = found.composition_interval
-        assert low <= found.composition <= high
+        result = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=n_draws)
+        low, high = result.interval
+        assert np.all((low <= result.share) & (result.share <= high))
+        low, high = result.composition_interval
+        assert low <= result.composition <= high
 
 
 def test_kinds_of_equal_mass_are_compared_each_with_their_own(modes):
     """Then the plans are those between the points of a kind: distances of parts are known without these plans."""
     D, y, metric = modes
-    found = annotation_relevance(metric, D, y, "mode", max_partners=len(D), n_draws=2)
-    other = y[:, None] != y
-    own = ~other & ~np.eye(len(D), dtype=bool)
+    result = annotation_relevance(metric, D, y, "mode", max_partners=len(D), n_draws=2)
+    second = y[:, None] != y
+    same_class = ~second & ~np.eye(len(D), dtype=bool)
     kinds, owner = D.annotations["mode"], np.repeat(D.names, D.sizes)
-    parts = [Distributions(D.points[kinds == kind], owner[kinds == kind]) for kind in found.values]
-    each = [gm.pairwise_distances(part, metric=metric) for part in parts]
-    unit = np.mean([distances[other].mean() for distances in each])
-    farther = [distances[other].mean() - distances[own].mean() for distances in each]
-    np.testing.assert_allclose(found.relevance, np.array(farther) / unit, rtol=1e-9)
-    np.testing.assert_allclose(found.share, np.array(farther) / np.sum(farther), rtol=1e-9)
-    assert abs(found.composition) < 1e-12
+    parts = [Distributions(D.points[kinds == kind], owner[kinds == kind]) for kind in result.values]
+    item = [gm.pairwise_distances(part, metric=metric) for part in parts]
+    unit = np.mean([distances[second].mean() for distances in item])
+    farther = [distances[second].mean() - distances[same_class].mean() for distances in item]
+    np.testing.assert_allclose(result.relevance, np.array(farther) / unit, rtol=1e-9)
+    np.testing.assert_allclose(result.share, np.array(farther) / np.sum(farther), rtol=1e-9)
+    assert abs(result.composition) < 1e-12
 
 
 def simulated(seed, **options):
@@ -60,14 +60,14 @@ def test_a_planted_type_carries_all_and_the_others_nothing(seed):
     ensemble = gm.GroundMetricEnsemble(random_state=0).fit(D, y)
     truth = GroundMetric(np.eye(D.shape[1])[cells.var["programme"].to_numpy()])
     for metric in (ensemble, truth):  # that of the programme alone does not tell the other types apart
-        found = annotation_relevance(metric, D, y, "cell_type", n_draws=300)
-        planted = np.array([value == cells.uns["truth"]["programme_type"] for value in found.values])
-        assert found.share[planted][0] > 0.9
-        low, high = found.interval
+        result = annotation_relevance(metric, D, y, "cell_type", n_draws=300)
+        planted = np.array([value == cells.uns["truth"]["programme_type"] for value in result.values])
+        assert result.share[planted][0] > 0.9
+        low, high = result.interval
         assert low[planted][0] > 0.8
         assert np.all(low[~planted] <= 0.0)
         assert np.all(high[~planted] >= 0.0)
-        assert np.all(np.abs(found.share[~planted]) < 0.05)
+        assert np.all(np.abs(result.share[~planted]) < 0.05)
 
 
 def test_of_an_ensemble_pairs_are_compared_by_members_trained_on_neither(monkeypatch):
@@ -78,13 +78,13 @@ def test_of_an_ensemble_pairs_are_compared_by_members_trained_on_neither(monkeyp
     original = flows.for_each_pair
 
     def spy(D, pairs, metric, *more):
-        used = [np.array_equal(metric.components, each) for each in components]
+        used = [np.array_equal(metric.components, item) for item in components]
         asked.append((ensemble.members_[used.index(True)], pairs))
         return original(D, pairs, metric, *more)
 
     monkeypatch.setattr(flows, "for_each_pair", spy)
-    found = annotation_relevance(ensemble, D, y, "cell_type", n_draws=20, max_partners=3)
-    assert found.out_of_bag
+    result = annotation_relevance(ensemble, D, y, "cell_type", n_draws=20, max_partners=3)
+    assert result.out_of_bag
     monkeypatch.undo()
     assert not annotation_relevance(ensemble.metric_, D, y, "cell_type", n_draws=2).out_of_bag
     assert asked
@@ -96,18 +96,18 @@ def test_of_an_ensemble_pairs_are_compared_by_members_trained_on_neither(monkeyp
 
 def test_labels_that_say_little_give_no_share_to_types_without_effect():
     """Of a metric learned from the same samples, the types without effect are farther in other classes, too."""
-    inside, outside = [], []
+    covered, uncovered = [], []
     for seed in range(3):
         D, y, cells = simulated(seed + 3, programme_strength=0.7)
         ensemble = gm.GroundMetricEnsemble(2, random_state=0).fit(D, y)
-        for metric, kept in ((ensemble.metric_, inside), (ensemble, outside)):
-            found = annotation_relevance(metric, D, y, "cell_type", n_draws=100, max_partners=5)
-            planted = np.array([value == cells.uns["truth"]["programme_type"] for value in found.values])
-            kept.append(found.relevance[~planted] @ found.mass[~planted])
-            if kept is outside:
-                low, high = found.interval[:, ~planted]
+        for metric, retained in ((ensemble.metric_, covered), (ensemble, uncovered)):
+            result = annotation_relevance(metric, D, y, "cell_type", n_draws=100, max_partners=5)
+            planted = np.array([value == cells.uns["truth"]["programme_type"] for value in result.values])
+            retained.append(result.relevance[~planted] @ result.mass[~planted])
+            if retained is uncovered:
+                low, high = result.interval[:, ~planted]
                 assert np.all((low <= 0.0) & (high >= 0.0))
-    assert np.mean(outside) < 0.5 * np.mean(inside)
+    assert np.mean(uncovered) < 0.5 * np.mean(covered)
 
 
 def test_numbers_of_cells_are_told_apart_from_changes_of_cells():
@@ -135,9 +135,11 @@ def test_what_is_named_by_points_is_not_taken_for_being_in_the_order_of_the_dist
 
 def test_groups_are_drawn_together(case):
     groups = np.arange(len(case.D)) // 6  # one group per class: nothing varies
-    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=groups, n_draws=20)
-    np.testing.assert_allclose(found.draws, np.tile(found.share, (20, 1)))
-    one = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=["a"] * len(case.D), n_draws=20)
-    assert np.isnan(one.interval).all()
+    result = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=groups, n_draws=20)
+    np.testing.assert_allclose(result.draws, np.tile(result.share, (20, 1)))
+    left_result = annotation_relevance(
+        case.learner, case.D, case.y, "cell_type", groups=["a"] * len(case.D), n_draws=20
+    )
+    assert np.isnan(left_result.interval).all()
     with pytest.raises(ValueError, match="confidence is 95"):
         annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2, confidence=95)

@@ -21,10 +21,10 @@ def cohort(seed, n=16, n_points=25, n_features=40, planted=4, shift=1.6, spread=
 
 def test_planted_features_are_found_and_have_their_direction():
     D, y = cohort(0)
-    found = feature_significance(D, y, n_permutations=499, random_state=0)
-    assert np.all(found.discoveries.q[:4] < 0.05)
-    assert np.all(found.shift[:4] > 0.3)
-    assert np.count_nonzero(found.discoveries.q[4:] < 0.1) <= 1
+    outcome = feature_significance(D, y, n_permutations=499, random_state=0)
+    assert np.all(outcome.discoveries.q[:4] < 0.05)
+    assert np.all(outcome.shift[:4] > 0.3)
+    assert np.count_nonzero(outcome.discoveries.q[4:] < 0.1) <= 1
 
 
 def test_a_feature_that_differs_in_spread_alone_is_found():
@@ -33,17 +33,17 @@ def test_a_feature_that_differs_in_spread_alone_is_found():
     points = random.normal(size=(20, 30, 10))
     points[y == 1, :, 3] *= 2.5
     D = gm.Distributions(points.reshape(-1, 10), np.repeat(np.arange(20), 30))
-    found = feature_significance(D, y, n_permutations=499, random_state=0)
-    assert found.discoveries.q[3] < 0.05
-    assert abs(found.shift[3]) < 0.2
+    outcome = feature_significance(D, y, n_permutations=499, random_state=0)
+    assert outcome.discoveries.q[3] < 0.05
+    assert abs(outcome.shift[3]) < 0.2
 
 
 def test_labels_that_say_nothing_find_nothing_but_as_often_as_promised():
-    found = []
+    outcome = []
     for seed in range(40):
         D, y = cohort(seed, n=12, n_points=8, n_features=20, shift=0.0)
-        found.append(feature_significance(D, y, n_permutations=99, random_state=seed).discoveries.q.min() < 0.1)
-    assert np.mean(found) <= 0.2  # 0.1 is promised; 8 of 40 have a chance of about 0.04
+        outcome.append(feature_significance(D, y, n_permutations=99, random_state=seed).discoveries.q.min() < 0.1)
+    assert np.mean(outcome) <= 0.2  # 0.1 is promised; 8 of 40 have a chance of about 0.04
 
 
 def test_decoys_are_no_discoveries():
@@ -53,8 +53,8 @@ def test_decoys_are_no_discoveries():
         D, y = cohort(seed)
         points = D.points.reshape(len(D), -1, D.shape[1])
         decoys = points[np.random.RandomState(seed).permutation(len(D))].reshape(D.points.shape)
-        both = gm.Distributions(np.hstack([D.points, decoys]), np.repeat(np.arange(len(D)), 25))
-        q = feature_significance(both, y, n_permutations=499, random_state=seed).discoveries.q
+        pair = gm.Distributions(np.hstack([D.points, decoys]), np.repeat(np.arange(len(D)), 25))
+        q = feature_significance(pair, y, n_permutations=499, random_state=seed).discoveries.q
         wrong, right = wrong + np.count_nonzero(q[40:] < 0.1), right + np.count_nonzero(q[:4] < 0.1)
     assert right >= 30
     assert wrong <= 0.1 * (right + wrong) + 3
@@ -67,8 +67,8 @@ def test_the_order_of_features_and_of_distributions_does_not_matter():
     turned = feature_significance(D.with_points(D.points[:, order]), y, n_permutations=49, random_state=0)
     np.testing.assert_allclose(turned.statistic, straight.statistic[order], rtol=1e-6)
     shuffled = np.random.RandomState(1).permutation(len(D))
-    other = feature_significance(D[shuffled], y[shuffled], n_permutations=49, random_state=0)
-    np.testing.assert_allclose(other.statistic, straight.statistic, rtol=1e-4)
+    second = feature_significance(D[shuffled], y[shuffled], n_permutations=49, random_state=0)
+    np.testing.assert_allclose(second.statistic, straight.statistic, rtol=1e-4)
 
 
 def test_units_do_not_matter_and_constant_features_are_no_discovery():
@@ -141,7 +141,7 @@ NULL_DESIGNS = {
 
 @pytest.mark.parametrize("design", NULL_DESIGNS)
 def test_p_values_have_their_level_without_effects(design):
-    """Features are independent, so that the number of p-values of at most 0.05 is binomial."""
+    """Features are independent: the number of p-values of at most 0.05 is binomial."""
     labels, patients, batches, cells = NULL_DESIGNS[design]
     permuted, parametric = [], []
     for seed in range(16):
@@ -191,17 +191,17 @@ def test_one_sample_with_another_label_keeps_patients_as_units():
     """12 patients with 4 samples each, one of which has the other label."""
     labels, patients = np.repeat(np.arange(12) % 2, 4), np.repeat(np.arange(12), 4)
     labels[0] = 1
-    shares, found = [], 0
+    shares, outcome = [], 0
     for seed in range(12):
         D = simulated(np.random.default_rng(seed), labels, patients)
         result = feature_significance(D, labels, groups=patients, n_permutations=199, random_state=seed)
         shares.append(np.mean(result.discoveries.p <= 0.05))
         strong = simulated(np.random.default_rng(seed), labels, patients, effect=3.0)
         q = feature_significance(strong, labels, groups=patients, random_state=seed).discoveries.q
-        found += np.sum(q[:5] < 0.1)
+        outcome += np.sum(q[:5] < 0.1)
     assert result.n_units == 13
     assert np.mean(shares) <= upper_limit(12 * 50)
-    assert found >= 48  # of 60
+    assert outcome >= 48  # of 60
 
 
 def test_six_pairs_state_what_they_allow():
@@ -230,11 +230,11 @@ def test_the_order_of_samples_of_different_sizes_does_not_matter():
     labels, patients, _, _ = NULL_DESIGNS["4 v 1 samples"]
     D = simulated(np.random.default_rng(0), labels, patients, cells=20 + np.arange(30), effect=1.0)
     order = np.random.default_rng(1).permutation(len(D))
-    one = feature_significance(D, labels, groups=patients, n_permutations=99, random_state=0)
-    other = feature_significance(D[order], labels[order], groups=patients[order], n_permutations=99, random_state=0)
-    np.testing.assert_allclose(other.statistic, one.statistic, rtol=1e-9)
-    np.testing.assert_array_equal(other.discoveries.p, one.discoveries.p)
-    np.testing.assert_allclose(other.parametric_p, one.parametric_p, rtol=1e-9)
+    first = feature_significance(D, labels, groups=patients, n_permutations=99, random_state=0)
+    second = feature_significance(D[order], labels[order], groups=patients[order], n_permutations=99, random_state=0)
+    np.testing.assert_allclose(second.statistic, first.statistic, rtol=1e-9)
+    np.testing.assert_array_equal(second.discoveries.p, first.discoveries.p)
+    np.testing.assert_allclose(second.parametric_p, first.parametric_p, rtol=1e-9)
 
 
 def test_numbers_and_survival_percentiles_are_tested_for_a_trend():

@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import groundmetric as gm
 from groundmetric.interpret import stability
@@ -23,10 +24,10 @@ def test_features_of_the_programme_are_selected_again(case):
 
 
 def test_same_seed_same_result_for_any_number_of_workers(case):
-    one = stability(case.learner, case.D, case.y, n_refits=2, **OPTIONS)
+    first = stability(case.learner, case.D, case.y, n_refits=2, **OPTIONS)
     with joblib.parallel_config("threading"):
         two = stability(case.learner, case.D, case.y, n_refits=2, n_jobs=2, **OPTIONS)
-    np.testing.assert_array_equal(one.refits, two.refits)
+    np.testing.assert_array_equal(first.refits, two.refits)
 
 
 def test_short_refits_vary_as_much_as_full_training_does(case):
@@ -40,8 +41,8 @@ def test_short_refits_vary_as_much_as_full_training_does(case):
 def test_learners_that_are_not_fitted_and_other_methods(case):
     fresh = stability(clone(case.learner), case.D, case.y, n_refits=2, **OPTIONS)
     np.testing.assert_array_equal(fresh.importance, case.learner.metric_.importance())
-    other = stability(gm.baselines.LinearDiscriminant(), case.D, case.y, n_refits=2, **OPTIONS)
-    assert other.refits.shape == (2, case.D.shape[1])
+    second = stability(gm.baselines.PointTransport(LinearDiscriminantAnalysis()), case.D, case.y, n_refits=2, **OPTIONS)
+    assert second.refits.shape == (2, case.D.shape[1])
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -50,13 +51,13 @@ def test_bootstrap_keeps_class_sizes_and_two_of_each(grouped):
     groups = ["a", "a", "b", "b", "c", "d", "e"] if grouped else None
     draws = bootstrap_indices(codes, groups, 200, np.random.RandomState(0))
     assert len(draws) == 200
-    for places in draws:
-        assert np.bincount(codes[places]).tolist() == [4, 2, 1]
-        assert set(places[codes[places] == 1]) == {4, 5}  # of two, both are needed
-        assert len(set(places[codes[places] == 0])) >= 2
+    for positions in draws:
+        assert np.bincount(codes[positions]).tolist() == [4, 2, 1]
+        assert set(positions[codes[positions] == 1]) == {4, 5}  # of two, both are needed
+        assert len(set(positions[codes[positions] == 0])) >= 2
         if grouped:
-            assert np.sum(places == 0) == np.sum(places == 1)
-    assert len({tuple(places) for places in draws}) > 1
+            assert np.sum(positions == 0) == np.sum(positions == 1)
+    assert len({tuple(positions) for positions in draws}) > 1
 
 
 def test_groups_that_leave_nothing_to_draw():

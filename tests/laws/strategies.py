@@ -64,9 +64,9 @@ def points(n, k):
 
 def masses(n):
     """Masses that sum to 1: equal, small multiples of one unit with some of them 0, or anything."""
-    whole = arrays.arrays(np.float64, n, elements=st.integers(0, 4).map(float))
+    complete = arrays.arrays(np.float64, n, elements=st.integers(0, 4).map(float))
     anything = arrays.arrays(np.float64, n, elements=st.floats(1e-12, 1.0))
-    return st.one_of(st.just(np.ones(n)), whole, anything).map(_of_sum_one)
+    return st.one_of(st.just(np.ones(n)), complete, anything).map(_of_sum_one)
 
 
 def _of_sum_one(mass):
@@ -95,6 +95,6 @@ def cohorts(draw, n_distributions=3, max_size=6):
     """Distributions in one space, each with points and masses of its own kind."""
     k = draw(st.integers(1, 3))
     sizes = [draw(st.integers(1, max_size)) for _ in range(n_distributions)]
-    places = np.vstack([draw(points(size, k)) for size in sizes])
+    positions = np.vstack([draw(points(size, k)) for size in sizes])
     weights = np.concatenate([draw(masses(size)) for size in sizes])
-    return gm.Distributions(places, np.repeat(np.arange(n_distributions), sizes), weights=weights)
+    return gm.Distributions(positions, np.repeat(np.arange(n_distributions), sizes), weights=weights)

@@ -75,11 +75,11 @@ def test_nearest_neighbours_are_those_of_all_distances(D, n_neighbors):
     distances = gm.pairwise_distances(D)
     np.fill_diagonal(distances, np.inf)
     indices = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
-    found = gm.kneighbors(D, n_neighbors=n_neighbors)
-    assert_array_equal(found[0], np.take_along_axis(distances, indices, axis=1))
-    assert_array_equal(found[0], np.take_along_axis(distances, found[1], axis=1))
+    result = gm.kneighbors(D, n_neighbors=n_neighbors)
+    assert_array_equal(result[0], np.take_along_axis(distances, indices, axis=1))
+    assert_array_equal(result[0], np.take_along_axis(distances, result[1], axis=1))
     # Numbers below the smallest normal one have few digits, as squares of small coordinates may be: distances that
     # differ may look equal.
     smallest = np.min(np.abs(D.points[D.points != 0.0]), initial=1.0)
     if min(np.min(distances[distances > 0], initial=1.0), smallest**2) >= np.finfo(float).tiny:
-        assert_array_equal(found[1], indices)
+        assert_array_equal(result[1], indices)

@@ -1,6 +1,6 @@
-"""Everything that reads a metric agrees with the plain way: costs by a loop, and an exact solve of those.
+"""Everything that reads a metric agrees with the direct computation: costs by a loop, and an exact solve.
 
-Every option of the learner is crossed with every reader of its result, so that none overlooks what another knows.
+Every option of the learner is combined with every reader of its result.
 """
 
 import numpy as np
@@ -76,7 +76,7 @@ def points_of(d):
 
 
 def costs(metric, x, y):
-    """By a loop over pairs of points, from what the learned numbers mean."""
+    """Compute costs by a loop over pairs of points, from the definition of the learned parameters."""
     if hasattr(metric, "inner"):
         return costs(metric.inner, metric.feature_map.transform(x), metric.feature_map.transform(y))
     steps = np.array([[metric.components @ (p - q) for q in y] for p in x])
@@ -124,41 +124,41 @@ def test_variants_bound_the_distances_or_say_that_they_cannot(learner, expected,
             gm.pairwise_distances(D, metric=learner.metric_, solver=solver)
         return
     options = {"share": 1.0} if solver == "partial" else {}
-    found = gm.transport.pairwise(D, metric=learner.metric_, solver=solver, **options)
+    result = gm.transport.pairwise(D, metric=learner.metric_, solver=solver, **options)
     slack = 1e-9 * expected.max()
-    assert (found.lower <= expected + slack).all()
-    assert (found.upper >= expected - slack).all()
+    assert (result.lower <= expected + slack).all()
+    assert (result.upper >= expected - slack).all()
 
 
 def test_neighbours_and_their_votes(learner, expected):
     metric, k = learner.metric_, 3
-    places = np.argsort(expected[:5, 5:], axis=1, kind="stable")[:, :k]
-    near = np.take_along_axis(expected[:5, 5:], places, axis=1)
-    found, indices = gm.kneighbors(D[:5], D[5:], k, metric)
-    assert_allclose(found, near, rtol=1e-9)
-    assert_array_equal(indices, places)
+    positions = np.argsort(expected[:5, 5:], axis=1, kind="stable")[:, :k]
+    close = np.take_along_axis(expected[:5, 5:], positions, axis=1)
+    result, indices = gm.kneighbors(D[:5], D[5:], k, metric)
+    assert_allclose(result, close, rtol=1e-9)
+    assert_array_equal(indices, positions)
     classifier = gm.TransportKNeighborsClassifier(k, metric=metric, n_points=None).fit(D[5:], CLASSES[5:])
-    votes = class_shares(near, CLASSES[5:][places], 2, "distance")
+    votes = class_shares(close, CLASSES[5:][positions], 2, "distance")
     assert_allclose(classifier.predict_proba(D[:5]), votes, rtol=1e-9)
     regressor = gm.TransportKNeighborsRegressor(k, metric=metric, n_points=None).fit(D[5:], VALUES[5:])
-    assert_allclose(regressor.predict(D[:5]), mean_values(near, VALUES[5:][places], "distance"), rtol=1e-9)
+    assert_allclose(regressor.predict(D[:5]), mean_values(close, VALUES[5:][positions], "distance"), rtol=1e-9)
 
 
 def test_votes_of_points(learner):
     train, test = D.points[:30], D.points[30:40]
     codes = np.arange(30) % 2
     naive = costs(learner.metric_, test, train)
-    places = np.argsort(naive, axis=1, kind="stable")[:, :7]
-    votes = class_shares(np.take_along_axis(naive, places, axis=1), codes[places], 2, "distance")
+    positions = np.argsort(naive, axis=1, kind="stable")[:, :7]
+    votes = class_shares(np.take_along_axis(naive, positions, axis=1), codes[positions], 2, "distance")
     assert_allclose(vote_points(learner, train, codes, test, 2, 7, "distance"), votes, rtol=1e-8)
 
 
 def test_a_file_and_a_blend(learner, expected, tmp_path):
     metric = learner.metric_
     metric.save(tmp_path / "metric")
-    read = gm.GroundMetric.load(tmp_path / "metric", feature_map=getattr(learner, "feature_map_", None))
-    assert read.cost is metric.cost
-    assert_array_equal(gm.pairwise_distances(D, metric=read), gm.pairwise_distances(D, metric=metric))
+    loaded = gm.GroundMetric.load(tmp_path / "metric", feature_map=getattr(learner, "feature_map_", None))
+    assert loaded.cost is metric.cost
+    assert_array_equal(gm.pairwise_distances(D, metric=loaded), gm.pairwise_distances(D, metric=metric))
     plain = gm.GroundMetric.euclidean(3)
     blend = metric.blend(plain, 0.3)
     naive = all_distances(lambda x, y: 0.7 * costs(metric, x, y) + 0.3 * costs(plain, x, y))
@@ -177,18 +177,18 @@ def test_importance_adds_up_or_is_refused(learner):
 
 
 def test_flows_cost_what_the_distances_are(learner, expected):
-    one = interpret.flow(D, "p00", "p01", learner, ANNOTATION)
-    assert one.value == pytest.approx(expected[0, 1], rel=1e-9)
-    assert one.mass.sum() == pytest.approx(1.0)
-    both = interpret.flow(D, 0, 1, learner, ANNOTATION, y=CLASSES, max_pairs=None)
-    assert both.value == pytest.approx(expected[CLASSES == 0][:, CLASSES == 1].mean(), rel=1e-9)
+    first = interpret.flow(D, "p00", "p01", learner, ANNOTATION)
+    assert first.value == pytest.approx(expected[0, 1], rel=1e-9)
+    assert first.mass.sum() == pytest.approx(1.0)
+    pair = interpret.flow(D, 0, 1, learner, ANNOTATION, y=CLASSES, max_pairs=None)
+    assert pair.value == pytest.approx(expected[CLASSES == 0][:, CLASSES == 1].mean(), rel=1e-9)
 
 
 def mean_costs(expected):
     """Mean distances to other classes and to the own, as relevance and axes take them."""
-    other = CLASSES[:, None] != CLASSES
-    own = ~other & ~np.eye(N, dtype=bool)
-    return tuple(np.mean([expected[d][mask[d]].mean() for d in range(N)]) for mask in (other, own))
+    second = CLASSES[:, None] != CLASSES
+    members = ~second & ~np.eye(N, dtype=bool)
+    return tuple(np.mean([expected[d][mask[d]].mean() for d in range(N)]) for mask in (second, members))
 
 
 def test_axes_share_out_the_distances(learner, expected):
@@ -216,12 +216,12 @@ def test_axes_of_kinds_share_out_the_costs_within_kinds(learner, expected):
 
 
 def test_relevance_shares_out_the_difference(learner):
-    one = np.zeros(D.points.shape[0])
-    found = interpret.annotation_relevance(learner, D, CLASSES, one, max_partners=N, n_draws=2)
+    first = np.zeros(D.points.shape[0])
+    result = interpret.annotation_relevance(learner, D, CLASSES, first, max_partners=N, n_draws=2)
     # Relevance compares distributions by equal numbers of points.
     between, within = mean_costs(gm.pairwise_distances(D.equalize(), metric=learner.metric_))
-    assert np.sum(found.relevance * found.mass) == pytest.approx((between - within) / between, rel=1e-6)
-    assert found.composition == 0.0
+    assert np.sum(result.relevance * result.mass) == pytest.approx((between - within) / between, rel=1e-6)
+    assert result.composition == 0.0
 
 
 def test_as_much_mass_as_possible_stays_with_its_kind(learner):
@@ -231,9 +231,9 @@ def test_as_much_mass_as_possible_stays_with_its_kind(learner):
         np.bincount(kinds[D.bounds[k] : D.bounds[k + 1]], D.weights[D.bounds[k] : D.bounds[k + 1]], kinds.max() + 1)
         for k in (0, 1)
     )
-    kept = kinds[way.rows] == kinds[way.cols]
-    found = np.bincount(kinds[way.rows[kept]], way.mass[kept], kinds.max() + 1)
-    assert_allclose(found, np.minimum(sent, received), rtol=1e-9, atol=1e-12)
+    stored = kinds[way.rows] == kinds[way.cols]
+    result = np.bincount(kinds[way.rows[stored]], way.mass[stored], kinds.max() + 1)
+    assert_allclose(result, np.minimum(sent, received), rtol=1e-9, atol=1e-12)
 
 
 def test_shipments_are_an_optimal_plan(learner, expected):

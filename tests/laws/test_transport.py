@@ -10,7 +10,7 @@ import groundmetric as gm
 
 from .strategies import moving_problems, problems
 
-# Coordinates are of size 10: what is below this is rounding, not transport.
+# Coordinates are of size 10: smaller differences are rounding.
 ROUNDING = {"rtol": 1e-12, "atol": 1e-14}
 
 
@@ -24,10 +24,10 @@ def test_warm_start_gives_the_cold_value(problem):
 @given(problems())
 def test_warm_start_takes_no_pivot_where_nothing_changed(problem):
     plan = problem.solve()
-    again = problem.solve(start=plan.basis)
-    assert again.pivots == 0
-    assert again.value == plan.value
-    assert_array_equal(again.mass, plan.mass)
+    repeated = problem.solve(start=plan.basis)
+    assert repeated.pivots == 0
+    assert repeated.value == plan.value
+    assert_array_equal(repeated.mass, plan.mass)
 
 
 @given(moving_problems())

@@ -19,6 +19,7 @@ from groundmetric._internal import files as array_files
 from groundmetric._internal import files as safe_files
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning import checkpoint as checkpoint_files
+from groundmetric.learning import training as training_module
 from groundmetric.learning.checkpoint import Checkpoints, belonging
 from groundmetric.learning.labels import OrderedTarget, Supervision
 from groundmetric.learning.training import Training
@@ -34,6 +35,7 @@ OPTIONS = {
     "diagonal": {"form": "diagonal"},
     "little memory": {"solver": gm.transport.Exact(memory=0.004)},
     "one component": {"n_components": 1},
+    "restart": {},
 }
 
 
@@ -45,7 +47,7 @@ def data():
 
 
 class Stopped(Exception):
-    """Stands for a power cut."""
+    """A simulated power cut."""
 
 
 def learner(path=None, every=0.0, **options):
@@ -54,7 +56,7 @@ def learner(path=None, every=0.0, **options):
 
 
 def stop_after(monkeypatch, n_writes):
-    """The machine goes down right after so many checkpoints were written."""
+    """Simulate a power cut after `n_writes` checkpoints."""
     inner, count = Checkpoints.write, [0]
 
     def write(self, state):
@@ -75,20 +77,22 @@ def stopped_run(path, data, n_writes, **options):
             learner(path, **options).fit(*data)
 
 
-def assert_same(one, other):
-    assert_array_equal(one.components_, other.components_)
-    assert one.n_iter_ == other.n_iter_
-    assert one.converged_ == other.converged_
-    assert one.loss_ == other.loss_
-    assert list(one.history_) == list(other.history_)
-    for name, values in one.history_.items():
+def assert_same(single, second):
+    assert_array_equal(single.components_, second.components_)
+    assert single.n_iter_ == second.n_iter_
+    assert single.converged_ == second.converged_
+    assert single.loss_ == second.loss_
+    assert list(single.history_) == list(second.history_)
+    for name, values in single.history_.items():
         if not name.startswith("seconds"):
-            assert_array_equal(values, other.history_[name])
-            assert values.dtype == other.history_[name].dtype
+            assert_array_equal(values, second.history_[name])
+            assert values.dtype == second.history_[name].dtype
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_stopped_anywhere_it_goes_on_to_the_same_result(tmp_path, monkeypatch, data, name):
+    if name == "restart":  # learn again with nearest neighbours in any case
+        monkeypatch.setattr(training_module, "MIN_AGREEMENT", 2.0)
     unbroken = learner(**OPTIONS[name]).fit(*data)
     with pytest.MonkeyPatch.context() as patch:
         count = stop_after(patch, -1)
@@ -111,9 +115,9 @@ def test_without_a_seed_a_stopped_run_goes_on_as_it_began(tmp_path, monkeypatch,
     options = {"random_state": None, "stopping": EarlyStopping(validation_fraction=0.3)}
     stopped_run(tmp_path / "c", data, 3, **options)
     content = (tmp_path / "c").read_bytes()
-    one = learner(tmp_path / "c", **options).fit(*data)
+    single = learner(tmp_path / "c", **options).fit(*data)
     (tmp_path / "c").write_bytes(content)
-    assert_same(learner(tmp_path / "c", **options).fit(*data), one)
+    assert_same(learner(tmp_path / "c", **options).fit(*data), single)
 
 
 def other_data(D, y):
@@ -121,7 +125,7 @@ def other_data(D, y):
 
 
 @pytest.mark.parametrize(
-    ("what", "change"),
+    ("cause", "change"),
     [
         ("data", lambda D, y: (learner, *other_data(D, y))),
         ("labels", lambda D, y: (learner, D, y[::-1])),
@@ -131,29 +135,29 @@ def other_data(D, y):
         ("labels and parameters", lambda D, y: (lambda path: learner(path, class_weight="balanced"), D, y)),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(tmp_path, data, what, change):
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, data, cause, change):
     learner(tmp_path / "c").fit(*data)
     content = (tmp_path / "c").read_bytes()
     make, D, y = change(*data)
-    with pytest.raises(ValueError, match=f"checkpoint of other {what}"):
+    with pytest.raises(ValueError, match=f"checkpoint of other {cause}"):
         make(tmp_path / "c").fit(D, y)
     assert (tmp_path / "c").read_bytes() == content
 
 
 def test_jobs_and_time_may_change(tmp_path, data):
     stopped_run(tmp_path / "c", data, 3)
-    again = clone(learner(tmp_path / "c", every=3.0, n_jobs=2)).fit(*data)
-    assert_same(again, learner().fit(*data))
+    repeated = clone(learner(tmp_path / "c", every=3.0, n_jobs=2)).fit(*data)
+    assert_same(repeated, learner().fit(*data))
 
 
 def damage(path, how, random):
     content = path.read_bytes()
-    place = int(random.integers(len(content)))
+    position = int(random.integers(len(content)))
     if how == "cut":
-        path.write_bytes(content[:place])
+        path.write_bytes(content[:position])
     elif how == "flipped":
         path.write_bytes(
-            content[:place] + bytes([content[place] ^ (1 << int(random.integers(8)))]) + content[place + 1 :]
+            content[:position] + bytes([content[position] ^ (1 << int(random.integers(8)))]) + content[position + 1 :]
         )
     else:
         path.write_bytes(b"")
@@ -176,9 +180,9 @@ def test_every_flipped_bit_of_the_header_is_seen(tmp_path):
     for _ in range(2):
         checkpoints.write({"number": 1, "array": np.arange(3)})
     content = path.read_bytes()
-    for place in range(content.index(b"\n") + 1):
+    for position in range(content.index(b"\n") + 1):
         for bit in range(8):
-            path.write_bytes(content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :])
+            path.write_bytes(content[:position] + bytes([content[position] ^ (1 << bit)]) + content[position + 1 :])
             with pytest.warns(RuntimeWarning, match="damaged"):
                 assert checkpoints.load()["number"] == 1
 
@@ -186,8 +190,8 @@ def test_every_flipped_bit_of_the_header_is_seen(tmp_path):
 def test_if_both_are_damaged_learning_starts_anew_and_says_so(tmp_path, data):
     path, random = tmp_path / "c", np.random.default_rng(0)
     unbroken = learner(path).fit(*data)
-    for some in (path, tmp_path / "c.before"):
-        damage(some, "flipped", random)
+    for subset in (path, tmp_path / "c.before"):
+        damage(subset, "flipped", random)
     with pytest.warns(RuntimeWarning, match="starts anew"):
         assert_same(learner(path).fit(*data), unbroken)
 
@@ -206,11 +210,11 @@ def test_a_full_disk_is_told_once_and_learning_goes_on(tmp_path, data, monkeypat
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as told:
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         patch.setattr(safe_files.os, "fsync", full)
         assert_same(learner(path).fit(*data), unbroken)
-    assert ["No space left" in str(warning.message) for warning in told] == [True]
+    assert ["No space left" in str(warning.message) for warning in warned] == [True]
     assert path.read_bytes() == content
     assert sorted(os.listdir(tmp_path)) == ["c", "c.before"]
     assert_same(learner(path).fit(*data), unbroken)
@@ -233,14 +237,14 @@ def test_a_newer_format_and_a_folder_are_refused(tmp_path, data):
         learner(tmp_path).fit(*data)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do_and_stays(tmp_path, data, version):
     path = tmp_path / "c"
     stopped_run(path, data, 3)
     description, arrays = array_files.read_arrays(path, checkpoint_files._KIND, checkpoint_files._VERSION)
     array_files.write_arrays(path, checkpoint_files._KIND, version, description, arrays)
     content = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"c' has format version {version}.*reads 4.*delete it to start anew"):
+    with pytest.raises(ValueError, match=rf"c' has format version {version}.*reads 5.*delete it to start anew"):
         learner(path).fit(*data)
     assert path.read_bytes() == content
 
@@ -282,7 +286,7 @@ def test_what_somebody_puts_there_meanwhile_is_not_replaced_and_learning_goes_on
 
 
 def interrupted(path, data, *, times=1, **options):
-    """Learning with so many signals in the midst of its third step, and none due to be written."""
+    """Learn with `times` signals during the third step, while no checkpoint is due."""
     inner, count, before = Training.step, [0], signal.getsignal(signal.SIGINT)
 
     def step(self):
@@ -295,9 +299,9 @@ def interrupted(path, data, *, times=1, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Training, "step", step)
         with pytest.warns(UserWarning, match="interrupted"):
-            found = learner(path, every=60.0, **options).fit(*data)
+            result = learner(path, every=60.0, **options).fit(*data)
     assert signal.getsignal(signal.SIGINT) is before
-    return found
+    return result
 
 
 def test_an_interruption_waits_for_the_end_of_the_step_and_the_state_is_written(tmp_path, data):

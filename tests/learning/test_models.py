@@ -1,4 +1,4 @@
-"""What can be learned beside W: other costs and diagonal metrics have exact gradients and the values they say."""
+"""Models with other costs and diagonal metrics: exact gradients and losses."""
 
 import numpy as np
 import pytest
@@ -75,9 +75,11 @@ def test_the_loss_is_that_of_the_metric_which_comes_out(cost, kind, n_features):
     (objective, batch), W = objective_of(model, D), first_parameters(model)
     metric = model.metric(model.keep(W), None, np.ones(n_features))
     assert metric.cost is cost
-    apart = pairwise_distances(D, metric=metric) / objective.unit
+    distances = pairwise_distances(D, metric=metric) / objective.unit
     i, j, k = objective.triplets.i, objective.triplets.j, objective.triplets.k
-    assert objective.evaluate(W, batch).loss == pytest.approx(np.maximum(apart[i, j] - apart[j, k] + 0.5, 0).mean())
+    assert objective.evaluate(W, batch).loss == pytest.approx(
+        np.maximum(distances[i, j] - distances[j, k] + 0.5, 0).mean()
+    )
 
 
 @each_cost
@@ -88,7 +90,7 @@ def test_bounds_and_warm_starts_never_change_loss_or_gradient(cost, kind):
     (objective, batch), W, adam = objective_of(model, D, margin=0.2), first_parameters(model), Adam(0.02)
     saved = 0
     for _ in range(10):
-        result, fresh = (which.evaluate(W, batch) for which in (objective, objective_of(model, D, margin=0.2)[0]))
+        result, fresh = (selected.evaluate(W, batch) for selected in (objective, objective_of(model, D, margin=0.2)[0]))
         assert result.loss == pytest.approx(fresh.loss, rel=1e-11)
         assert_allclose(result.gradient, fresh.gradient, rtol=1e-8, atol=1e-11)
         W, saved = adam.step(W, result.gradient), saved + result.saved
@@ -99,10 +101,10 @@ def test_a_diagonal_metric_is_the_linear_one_of_a_diagonal_matrix():
     D = cohort(6)
     diagonal, full = model_of("diagonal", D, Cost.EUCLIDEAN), model_of(6, D, Cost.EUCLIDEAN)
     w = np.random.default_rng(0).random((1, 6))
-    one, other = (objective_of(model, D)[0] for model in (diagonal, full))
-    one.unit = other.unit = 1.0
-    batch = np.arange(len(one.triplets))
-    results = [one.evaluate(w, batch), other.evaluate(np.diag(w[0]), batch)]
+    first, second = (objective_of(model, D)[0] for model in (diagonal, full))
+    first.unit = second.unit = 1.0
+    batch = np.arange(len(first.triplets))
+    results = [first.evaluate(w, batch), second.evaluate(np.diag(w[0]), batch)]
     assert results[0].loss == pytest.approx(results[1].loss)
     assert_allclose(results[0].gradient[0], np.diag(results[1].gradient), rtol=1e-8)
     assert_array_equal(diagonal.chain(np.outer(w, w)), w**2)
@@ -114,8 +116,8 @@ def test_a_diagonal_metric_is_the_linear_one_of_a_diagonal_matrix():
 def test_projected_points_lie_where_pairs_place_them(kind, as_sparse):
     D = cohort(6, as_sparse=as_sparse)
     model = model_of(kind, D, Cost.EUCLIDEAN)
-    W = first_parameters(model)
-    placed = np.vstack([z for _, z in model.embedding(D).place(W, np.arange(len(D)), learning=False)])
+    W, embedding = first_parameters(model), model.embedding(D, model.n_components, model.scale, model.centre)
+    placed = np.vstack([z for _, z in embedding.place(W, np.arange(len(D)), learning=False)])
     assert_allclose(placed, model.project(D, W), atol=1e-12)
     projected = model.metric(W, None, np.ones(6)).project(D)
     assert_allclose(np.ptp(projected, axis=0), np.ptp(placed, axis=0), rtol=1e-9)

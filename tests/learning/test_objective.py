@@ -17,11 +17,11 @@ LABELS = np.array([0, 1, 0, 1, 2, 2, 0, 1, 2])
 SCALE = np.array([1.0, 10.0, 0.1, 1.0, 3.0, 1.0])
 
 
-def cohort(*, apart=0.3, weighted=False, sizes=range(5, 14), seed=0):
-    """Distributions of unequal sizes whose classes lie `apart` along every feature."""
+def cohort(*, offset=0.3, weighted=False, sizes=range(5, 14), seed=0):
+    """Distributions of unequal sizes whose class means differ by `offset` along every feature."""
     random = np.random.default_rng(seed)
     groups = np.repeat(np.arange(LABELS.size), list(sizes))
-    points = (random.normal(size=(groups.size, N_FEATURES)) + apart * LABELS[groups][:, None]) * SCALE
+    points = (random.normal(size=(groups.size, N_FEATURES)) + offset * LABELS[groups][:, None]) * SCALE
     return Distributions(points, groups, weights=random.random(groups.size) if weighted else None)
 
 
@@ -88,41 +88,41 @@ def test_the_gradient_is_the_slope_of_the_loss(D, k):
 def test_the_loss_is_the_mean_hinge_over_exact_distances(D, k):
     objective, W = objective_of(D, k), components(k)
     batch = everything(objective)[::3]
-    apart = pairwise_distances(D, metric=GroundMetric(W / SCALE))
-    i, j, far = (index[batch] for index in (objective.triplets.i, objective.triplets.j, objective.triplets.k))
-    hinge = np.maximum(apart[i, j] - apart[j, far] + 0.5, 0.0)
+    distances = pairwise_distances(D, metric=GroundMetric(W / SCALE))
+    i, j, far_id = (index[batch] for index in (objective.triplets.i, objective.triplets.j, objective.triplets.k))
+    hinge = np.maximum(distances[i, j] - distances[j, far_id] + 0.5, 0.0)
     result = objective.evaluate(W, batch)
     assert result.loss == pytest.approx(hinge.mean(), rel=1e-10)
     assert result.active == np.sum(hinge > 0)
 
 
 def test_sparse_points_give_the_gradient_of_dense_ones():
-    one, other = (objective_of(D, 3) for D in (cohort(weighted=True), as_sparse(cohort(weighted=True))))
-    results = [objective.evaluate(components(3), everything(one)) for objective in (one, other)]
+    single, second = (objective_of(D, 3) for D in (cohort(weighted=True), as_sparse(cohort(weighted=True))))
+    results = [objective.evaluate(components(3), everything(single)) for objective in (single, second)]
     assert results[0].loss == pytest.approx(results[1].loss, rel=1e-12)
     assert_allclose(results[0].gradient, results[1].gradient, rtol=1e-9, atol=1e-12)
 
 
 def test_the_unit_divides_loss_and_gradient_and_multiplies_the_margin():
-    one, other = objective_of(cohort(), 2, margin=0.5), objective_of(cohort(), 2, margin=0.25)
-    other.unit = 2.0
-    results = [objective.evaluate(components(2), everything(one)) for objective in (one, other)]
+    single, second = objective_of(cohort(), 2, margin=0.5), objective_of(cohort(), 2, margin=0.25)
+    second.unit = 2.0
+    results = [objective.evaluate(components(2), everything(single)) for objective in (single, second)]
     assert results[1].loss == pytest.approx(results[0].loss / 2.0)
     assert_allclose(results[1].gradient, results[0].gradient / 2.0)
 
 
 def critical_factor(objective, W):
     """W times this number is the smallest metric under which all triplets hold with the margin."""
-    apart = pairwise_distances(cohort(apart=9.0), metric=GroundMetric(W / SCALE))
+    distances = pairwise_distances(cohort(offset=9.0), metric=GroundMetric(W / SCALE))
     triplets = objective.triplets
-    room = apart[triplets.j, triplets.k] - apart[triplets.i, triplets.j]
+    room = distances[triplets.j, triplets.k] - distances[triplets.i, triplets.j]
     assert room.min() > 0
     return objective.margin / room.min()
 
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_theorem_1_the_loss_is_zero_iff_all_triplets_hold_with_the_margin(k):
-    objective = objective_of(cohort(apart=9.0), k)
+    objective = objective_of(cohort(offset=9.0), k)
     W = np.abs(components(k))
     enough = critical_factor(objective, W)
     held = objective.evaluate(W * enough * (1 + 1e-9), everything(objective))
@@ -145,12 +145,12 @@ def test_theorem_2_at_zero_every_triplet_costs_exactly_the_margin(k):
 @pytest.mark.parametrize("memory", [1e8, 4e3, 0.0])
 @pytest.mark.parametrize("k", [1, 2])
 def test_bounds_and_warm_starts_never_change_loss_or_gradient(k, memory):
-    D = cohort(apart=1.5, weighted=True)
+    D = cohort(offset=1.5, weighted=True)
     objective, W, adam = objective_of(D, k, memory=memory), np.abs(components(k)), Adam(0.02)
     random, saved = np.random.RandomState(0), 0
     for _ in range(12):
         batch = random.permutation(everything(objective))[:20]
-        result, fresh = (which.evaluate(W, batch) for which in (objective, objective_of(D, k)))
+        result, fresh = (selected.evaluate(W, batch) for selected in (objective, objective_of(D, k)))
         assert result.loss == pytest.approx(fresh.loss, rel=1e-11, abs=1e-13)
         assert result.active == fresh.active
         assert_allclose(result.gradient, fresh.gradient, rtol=1e-8, atol=1e-11)
@@ -160,26 +160,26 @@ def test_bounds_and_warm_starts_never_change_loss_or_gradient(k, memory):
 
 
 def test_easy_triplets_save_solves():
-    objective, W = objective_of(cohort(apart=3.0), 2), np.abs(components(2))
+    objective, W = objective_of(cohort(offset=3.0), 2), np.abs(components(2))
     first = objective.evaluate(W, everything(objective))
     assert (first.saved, first.solved) == (0, objective.triplets.first.size)
-    again = objective.evaluate(W * 1.001, everything(objective))
-    assert again.saved > 0
-    assert again.saved + again.solved == objective.triplets.first.size
-    assert again.pairs.size == again.solved
+    repeated = objective.evaluate(W * 1.001, everything(objective))
+    assert repeated.saved > 0
+    assert repeated.saved + repeated.solved == objective.triplets.first.size
+    assert repeated.pairs.size == repeated.solved
 
 
 def test_potentials_rule_out_far_pairs_that_the_other_bounds_do_not():
-    """Classes differ in their spread, so that means say nothing; and steps are too large for the way travelled."""
-    D = cohort(apart=0.0, sizes=[30] * 9)
+    """Classes differ in spread, not in means, and steps are too large for bounds by the movement of points."""
+    D = cohort(offset=0.0, sizes=[30] * 9)
     D = D.with_points(D.points * (1.0 + 2.0 * np.repeat(LABELS, 30))[:, None])
     objective, W, random = objective_of(D, 3, margin=0.1), components(3), np.random.default_rng(1)
     objective.evaluate(W, everything(objective))
     ruled_out = 0
     for _ in range(6):
         W = W * random.uniform(0.9, 1.1, W.shape)
-        both = objective, objective_of(D, 3, margin=0.1)
-        result, fresh = (which.evaluate(W, everything(objective)) for which in both)
+        pair = objective, objective_of(D, 3, margin=0.1)
+        result, fresh = (selected.evaluate(W, everything(objective)) for selected in pair)
         assert result.loss == pytest.approx(fresh.loss, rel=1e-11)
         assert result.active == fresh.active
         ruled_out += int(objective.pairs.answers.bound.sum())
@@ -187,8 +187,8 @@ def test_potentials_rule_out_far_pairs_that_the_other_bounds_do_not():
 
 
 def test_a_pair_that_is_near_for_one_anchor_and_far_for_another():
-    """Of ordered labels; ruled out as far pair, it has no value for triplets that hold, where it is the near one."""
-    D, values, random = cohort(apart=0.0, sizes=[30] * 9), np.arange(9.0), np.random.default_rng(2)
+    """With ordered labels, a pair may be ruled out as far pair of one triplet and be the near pair of another."""
+    D, values, random = cohort(offset=0.0, sizes=[30] * 9), np.arange(9.0), np.random.default_rng(2)
     D = D.with_points(D.points * (1.0 + np.repeat(values, 30))[:, None])
     triplets = random_triplets(OrderedTarget.of(values), 2, np.random.RandomState(0))
     assert np.intersect1d(triplets.near, triplets.far).size
@@ -198,7 +198,7 @@ def test_a_pair_that_is_near_for_one_anchor_and_far_for_another():
     for fresh in pairs[1:]:
         W = W * random.uniform(0.9, 1.1, W.shape)
         results = [
-            which.evaluate(W, everything(walking)) for which in (walking, Objective(triplets, fresh, margin=0.3))
+            selected.evaluate(W, everything(walking)) for selected in (walking, Objective(triplets, fresh, margin=0.3))
         ]
         assert results[0].loss == pytest.approx(results[1].loss, rel=1e-11)
         assert results[0].active == results[1].active
@@ -211,12 +211,12 @@ def plain_triplet_learning(points, W, triplets, margin):
     """Loss and gradient of metric learning on points, one triplet at a time."""
     loss, gradient = 0.0, np.zeros_like(W)
     for i, j, k in zip(triplets.i, triplets.j, triplets.k, strict=True):
-        near, far = points[i] - points[j], points[j] - points[k]
-        hinge = np.linalg.norm(W @ near) - np.linalg.norm(W @ far) + margin
+        near_id, far_id = points[i] - points[j], points[j] - points[k]
+        hinge = np.linalg.norm(W @ near_id) - np.linalg.norm(W @ far_id) + margin
         if hinge > 0:
             loss += hinge
-            gradient += np.outer(W @ near, near) / np.linalg.norm(W @ near)
-            gradient -= np.outer(W @ far, far) / np.linalg.norm(W @ far)
+            gradient += np.outer(W @ near_id, near_id) / np.linalg.norm(W @ near_id)
+            gradient -= np.outer(W @ far_id, far_id) / np.linalg.norm(W @ far_id)
     return loss / len(triplets), gradient / len(triplets)
 
 

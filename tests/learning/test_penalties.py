@@ -46,7 +46,7 @@ def test_proximal_maps_have_their_known_values():
 @each_penalty
 def test_steps_rest_where_loss_plus_penalty_is_least(penalty):
     """The loss has very different slopes in its entries; a penalty in Adam's scale would end elsewhere."""
-    slopes = np.array([1.0, 3.0, 10.0, 0.3, 30.0]) ** 2  # one for each feature, so that the optimum is known
+    slopes = np.array([1.0, 3.0, 10.0, 0.3, 30.0]) ** 2  # one for each feature: the optimum has a closed form
     target, weight = np.array([[1.0, -0.5, 0.2, 0.1, 1e-3], [2.0, 0.3, -0.1, 0.0, -1e-3]]), 0.8
     expected = penalty.proximal(target, weight / slopes)
     adam, V = Adam(0.03), np.ones_like(target)
@@ -134,10 +134,10 @@ def nuisance(means=MEANS, targets=CLASSES, strata=STRATA):
 def test_the_gradient_is_that_of_finite_differences(targets, k):
     W, share, step = RANDOM.normal(size=(k, FEATURES)), nuisance(targets=targets), 1e-6
     expected = np.zeros_like(W)
-    for place in np.ndindex(W.shape):
+    for position in np.ndindex(W.shape):
         nudge = np.zeros_like(W)
-        nudge[place] = step
-        expected[place] = (share.value(W + nudge) - share.value(W - nudge)) / (2 * step)
+        nudge[position] = step
+        expected[position] = (share.value(W + nudge) - share.value(W - nudge)) / (2 * step)
     assert_allclose(share.gradient(W), expected, rtol=1e-5, atol=1e-8)
 
 

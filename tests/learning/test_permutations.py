@@ -132,13 +132,17 @@ def test_the_order_of_samples_does_not_matter(cohort, seed, constant):
     names = [f"s{k}" for k in np.random.default_rng(seed).permutation(codes.size)]
     order = np.random.default_rng(seed + 1).permutation(codes.size)
     try:
-        one = restricted_permutations(codes, groups, strata, names=names)
+        single = restricted_permutations(codes, groups, strata, names=names)
     except ValueError:
         return
-    other = restricted_permutations(codes[order], groups[order], strata[order], names=[names[k] for k in order])
-    draws = [exchange.sample(5, np.random.default_rng(seed)) for exchange in (one, other)]
+    second = restricted_permutations(codes[order], groups[order], strata[order], names=[names[k] for k in order])
+    draws = [exchange.sample(5, np.random.default_rng(seed)) for exchange in (single, second)]
     assert sorted(map(tuple, draws[0][:, order])) == sorted(map(tuple, draws[1]))
-    assert (one.among, one.arrangements, one.partitions) == (other.among, other.arrangements, other.partitions)
+    assert (single.among, single.arrangements, single.partitions) == (
+        second.among,
+        second.arrangements,
+        second.partitions,
+    )
 
 
 DESIGNS = [

@@ -1,4 +1,4 @@
-"""Splits: stratified, by outer group, and feasible; what is not is said with names and numbers."""
+"""Splits: stratified, by outer group, and feasible; errors contain names and numbers."""
 
 import numpy as np
 import pytest
@@ -66,12 +66,12 @@ def test_the_same_seed_gives_the_same_splits_and_another_gives_others():
         lambda seed: shuffled(TWO, random_state=seed),
         lambda seed: folds(TWO, groups=groups, n_splits=3, random_state=seed),
     ):
-        once, again, other = ([test.tolist() for _, test in make(seed)] for seed in (0, 0, 1))
-        assert once == again != other
+        once, repeated, second = ([test.tolist() for _, test in make(seed)] for seed in (0, 0, 1))
+        assert once == repeated != second
 
 
 def test_leave_one_out_and_leave_one_group_out_test_everybody_once():
-    assert [test.tolist() for _, test in leave_one_out(TWO)] == [[place] for place in range(18)]
+    assert [test.tolist() for _, test in leave_one_out(TWO)] == [[position] for position in range(18)]
     splits = leave_one_group_out(["b", "a", "b", "c"])
     assert [(train.tolist(), test.tolist()) for train, test in splits] == [
         ([1, 3], [0, 2]),
@@ -111,8 +111,8 @@ def test_splits_of_scikit_learn_are_taken_as_they_are():
         (lambda: folds([0, 0, 1, 1], groups=[1, 2, 3, None], n_splits=2), r"missing value \(None\)"),
         (lambda: leave_one_group_out(["x", "x"]), r"all distributions are in one group \('x'\)"),
         (lambda: leave_one_out(["x"]), "1 distributions: at least two"),
-        (lambda: as_splits([[0, 1, 2]], TWO), r"splits must be pairs \(train, test\) of places among 18"),
-        (lambda: as_splits([([0, 1], [18])], TWO), "18 is none of them"),
+        (lambda: as_splits([[0, 1, 2]], TWO), r"splits must be pairs \(train, test\) of indices below 18"),
+        (lambda: as_splits([([0, 1], [18])], TWO), "18 is out of range"),
         (lambda: as_splits([([0, 1], [0.5])], TWO), "splits must be pairs"),
         (lambda: check_splits([], TWO), "there are no splits"),
         (lambda: check_splits(as_splits([([0, 7], [])], TWO), TWO), "split 0 has 2 distributions to learn from and 0"),

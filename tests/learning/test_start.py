@@ -50,7 +50,7 @@ def test_of_several_labels_the_heavier_comes_first_and_each_sees_its_own():
     D = cohort(LABEL, 2.0 * BATCH)
     half = np.where(np.arange(N) < N // 2, BATCH, -1)
     for shares, first in (([9.0, 1.0], 0), ([1.0, 9.0], 1)):
-        known = Supervision((OrderedTarget.of(LABEL.astype(float)), ClassTarget(half)), np.array(shares))
-        start = discriminating_start(D, known, ONE, 4, np.random.RandomState(0))
+        supervision = Supervision((OrderedTarget.of(LABEL.astype(float)), ClassTarget(half)), np.array(shares))
+        start = discriminating_start(D, supervision, ONE, 4, np.random.RandomState(0))
         assert np.argmax(np.abs(start[0])) == first
         assert_allclose(np.linalg.norm(start[0]), np.sqrt(FEATURES) / 16)

@@ -6,10 +6,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier, pairwise_distances
+from groundmetric._internal.parallel import Threads
 from groundmetric.datasets import make_modes, synth_2d
 from groundmetric.learning import EarlyStopping, Nearest
-from groundmetric.learning.objective import Adam, Objective
+from groundmetric.learning import training as training_module
+from groundmetric.learning.objective import Adam, Objective, nearest_agreement
+from groundmetric.learning.training import Training
 from groundmetric.transport import Exact
+from groundmetric.transport.problem import Masses
 
 HELD_OUT = {"stopping": EarlyStopping(validation_fraction=0.2)}
 SMALL = {"points_per_mode": 8, "offsets": (1.5, 7.5, 13.5, 19.5, 25.5)}
@@ -43,10 +47,10 @@ def test_adam_takes_the_papers_first_step_whatever_the_gradients_scale():
 
 @pytest.mark.parametrize("neighbors", ["random", "nearest"])
 def test_the_same_seed_gives_the_same_bits(neighbors):
-    one, again, other = (learner(neighbors=neighbors, random_state=seed).fit(D, y) for seed in (3, 3, 4))
-    assert_array_equal(one.components_, again.components_)
-    assert_array_equal(one.history_["loss"], again.history_["loss"])
-    assert np.any(one.components_ != other.components_)
+    first, repeated, second = (learner(neighbors=neighbors, random_state=seed).fit(D, y) for seed in (3, 3, 4))
+    assert_array_equal(first.components_, repeated.components_)
+    assert_array_equal(first.history_["loss"], repeated.history_["loss"])
+    assert np.any(first.components_ != second.components_)
 
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "nearest"}, {"n_components": 1}, HELD_OUT])
@@ -67,11 +71,11 @@ def test_without_room_for_bases_the_same_is_learned(memory):
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 def test_units_do_not_matter(init, shift):
     units = np.array([1.0, 1e6, 1e-6, 1.0, 1e3])
-    other = Distributions(D.points * units + shift * units, np.repeat(D.names, D.sizes))
-    one, rescaled = learner(init=init).fit(D, y), learner(init=init).fit(other, y)
-    assert_allclose(rescaled.metric_.importance(), one.metric_.importance(), atol=1e-6)
-    here, there = relative_distances(D, one.metric_), relative_distances(other, rescaled.metric_)
-    assert_allclose(there, here, rtol=1e-6, atol=1e-6)
+    second = Distributions(D.points * units + shift * units, np.repeat(D.names, D.sizes))
+    first, rescaled = learner(init=init).fit(D, y), learner(init=init).fit(second, y)
+    assert_allclose(rescaled.metric_.importance(), first.metric_.importance(), atol=1e-6)
+    distances, rescaled_distances = relative_distances(D, first.metric_), relative_distances(second, rescaled.metric_)
+    assert_allclose(rescaled_distances, distances, rtol=1e-6, atol=1e-6)
 
 
 def test_unsorted_groups_give_what_sorted_ones_give():
@@ -134,10 +138,10 @@ def test_the_nearest_neighbours_teach_synth_2d():
 
 def interrupt_after(monkeypatch, calls, method="evaluate"):
     """Ctrl-C in the middle of a call of the objective."""
-    original, left = getattr(Objective, method), iter(range(calls))
+    original, countdown = getattr(Objective, method), iter(range(calls))
 
     def interrupted(self, *arguments, **options):
-        if next(left, None) is None:
+        if next(countdown, None) is None:
             raise KeyboardInterrupt
         return original(self, *arguments, **options)
 
@@ -149,7 +153,7 @@ def fit_or_fail(**options):
     try:
         return learner(**options).fit(D, y)
     except KeyboardInterrupt:
-        pytest.fail("the interruption came out of fit, and what was learned is lost")
+        pytest.fail("the interruption was raised by fit, and the learned metric is lost")
 
 
 @pytest.mark.parametrize("options", [{}, HELD_OUT])
@@ -234,3 +238,60 @@ def test_late_steps_settle(monkeypatch):
     learner(max_epochs=20, stopping=EarlyStopping(tol=0.0)).fit(D, y)
     steps = np.abs(np.diff(path, axis=0)).max(axis=(1, 2))
     assert steps[-5:].max() < 0.1 * steps[:5].min()
+
+
+def restarts(monkeypatch, agreements, **options):
+    """Learn with these agreements; return the learner and the `refresh` of each run."""
+    shares, runs, begin = iter(agreements), [], Training._begin
+
+    def spy(self, refresh):
+        runs.append(refresh)
+        begin(self, refresh)
+
+    monkeypatch.setattr(training_module, "nearest_agreement", lambda *arguments, **named: next(shares))
+    monkeypatch.setattr(Training, "_begin", spy)
+    return learner(**options).fit(D, y), runs
+
+
+def test_a_metric_that_does_not_separate_the_classes_is_learned_again_with_nearest_neighbours(monkeypatch):
+    learned, runs = restarts(monkeypatch, [0.4, 1.0])
+    assert runs == [None, 5]
+    assert learned.n_iter_ == 8
+    assert learned.metric_.importance().sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("options", [{"neighbors": "random"}, {"neighbors": "nearest"}, {"target": "ordered"}])
+def test_only_classes_with_automatic_neighbours_are_learned_again(monkeypatch, options):
+    assert len(restarts(monkeypatch, [], **options)[1]) == 1
+
+
+def test_a_separating_metric_is_that_of_random_neighbours(monkeypatch):
+    learned, runs = restarts(monkeypatch, [0.6])
+    assert runs == [None]
+    assert_array_equal(learned.components_, learner(neighbors="random").fit(D, y).components_)
+
+
+def test_satisfied_triplets_without_separation_give_a_warning(monkeypatch):
+    points = np.repeat([[0.0, 0.0], [1.0, 0.0], [100.0, 0.0], [101.0, 0.0]], 2, axis=0)
+    monkeypatch.setattr(training_module, "nearest_agreement", lambda *arguments, **named: 0.25)
+    with pytest.warns(ConvergenceWarning, match="only 25% of the training distributions are nearest to one of"):
+        learner(penalty=None, margin=0.1).fit(points, [0] * 4 + [1] * 4)
+
+
+def test_the_agreement_is_the_leave_one_out_accuracy_of_the_nearest_neighbour():
+    codes = np.array([0, 0, 1, 1, 1, 2])  # the single distribution of class 2 is not an anchor
+    z = np.array([[0.0], [1.0], [1.5], [5.0], [6.0], [0.2]])
+    cohort = Distributions(z, np.arange(6))
+    assert nearest_agreement(Masses.of(cohort), z, codes, Threads(1)) == pytest.approx(2 / 5)
+
+
+def test_groups_are_not_divided_by_the_held_out_distributions(monkeypatch):
+    anchors, groups = set(), np.arange(15) // 2
+    spy_on_evaluations(
+        monkeypatch, lambda t, W, batch, gradient: None if gradient else anchors.update(t.j[batch].tolist())
+    )
+    learner(**HELD_OUT).fit(D, y, groups=groups)
+    held_out = np.isin(np.arange(15), sorted(anchors))
+    assert 0 < held_out.sum() < 15
+    assert all(np.unique(held_out[groups == group]).size == 1 for group in groups)
+    assert np.all(np.bincount(y[~held_out]) >= 2)

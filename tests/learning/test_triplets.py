@@ -18,8 +18,8 @@ def labels_of(sizes, seed=0):
 
 
 def distances_of(n, seed=0):
-    apart = np.random.default_rng(seed).random((n, n))
-    return apart + apart.T
+    shift = np.random.default_rng(seed).random((n, n))
+    return shift + shift.T
 
 
 def both_kinds(target, t):
@@ -54,7 +54,7 @@ def test_labels_are_right_and_nobody_is_its_own_neighbour(sizes, t):
 def test_small_classes_give_what_they_have(sizes, t):
     labels = labels_of(sizes)
     expected = sum(
-        n * min(n - 1, t) * sum(min(m, t) for other, m in enumerate(sizes) if other != c) for c, n in enumerate(sizes)
+        n * min(n - 1, t) * sum(min(m, t) for second, m in enumerate(sizes) if second != c) for c, n in enumerate(sizes)
     )
     for triplets in both_kinds(labels, t):
         assert len(triplets) == expected
@@ -75,9 +75,11 @@ def test_pairs_are_listed_once_and_triplets_point_to_theirs(sizes, t):
         assert np.all(triplets.first < triplets.second)
         assert len(set(pairs)) == len(pairs)
         assert set(triplets.near) | set(triplets.far) == set(range(len(pairs)))
-        for i, j, k, near, far in zip(triplets.i, triplets.j, triplets.k, triplets.near, triplets.far, strict=True):
-            assert pairs[near] == (min(i, j), max(i, j))
-            assert pairs[far] == (min(j, k), max(j, k))
+        for i, j, k, near_id, far_id in zip(
+            triplets.i, triplets.j, triplets.k, triplets.near, triplets.far, strict=True
+        ):
+            assert pairs[near_id] == (min(i, j), max(i, j))
+            assert pairs[far_id] == (min(j, k), max(j, k))
 
 
 def test_known_triplets_have_known_pairs():
@@ -102,17 +104,17 @@ def test_the_nearest_are_nearer_than_those_left_out(sizes):
 
 def test_the_same_seed_gives_the_same_triplets_and_another_seed_others():
     labels = labels_of((6, 6))
-    one, again, other = (random_triplets(labels, 2, np.random.RandomState(seed)) for seed in (5, 5, 6))
-    assert_array_equal([one.i, one.j, one.k], [again.i, again.j, again.k])
-    assert np.any(one.i != other.i)
+    first, repeated, second = (random_triplets(labels, 2, np.random.RandomState(seed)) for seed in (5, 5, 6))
+    assert_array_equal([first.i, first.j, first.k], [repeated.i, repeated.j, repeated.k])
+    assert np.any(first.i != second.i)
 
 
 def test_random_neighbours_are_drawn_evenly():
     labels, random = labels_of((5, 5)), np.random.RandomState(0)
     anchor_first = [random_triplets(labels, 1, random) for _ in range(400)]
     drawn = np.bincount([triplets.k[triplets.j == 0][0] for triplets in anchor_first], minlength=10)
-    others = drawn[labels != labels[0]]
-    assert np.all(np.abs(others - 80) < 5 * np.sqrt(80 * 0.8))
+    remaining = drawn[labels != labels[0]]
+    assert np.all(np.abs(remaining - 80) < 5 * np.sqrt(80 * 0.8))
 
 
 @given(class_sizes, st.integers(1, 3), st.integers(0, 5))
@@ -123,14 +125,14 @@ def test_nearest_triplets_in_the_fewest_words(sizes, t, seed):
     expected = []
     for anchor, label in enumerate(labels):
         nearest = {
-            c: sorted(set(some) - {anchor}, key=lambda d: distances[anchor, d])[:t] for c, some in members.items()
+            c: sorted(set(subset) - {anchor}, key=lambda d: distances[anchor, d])[:t] for c, subset in members.items()
         }
-        far = [k for c in members if c != label for k in nearest[c]]
-        expected += [(i, anchor, k) for i in nearest[label] for k in far]
-    found = nearest_triplets(labels, t, distances, held_out=held_out)
-    assert found.weight is None
-    assert found.batch is None
-    assert list(zip(found.i, found.j, found.k, strict=True)) == expected
+        far_id = [k for c in members if c != label for k in nearest[c]]
+        expected += [(i, anchor, k) for i in nearest[label] for k in far_id]
+    result = nearest_triplets(labels, t, distances, held_out=held_out)
+    assert result.weight is None
+    assert result.batch is None
+    assert list(zip(result.i, result.j, result.k, strict=True)) == expected
 
 
 def members_of_batches(triplets):
@@ -156,9 +158,9 @@ def test_mini_batches_have_whole_anchors_and_few_distributions(sizes, t, seed, b
 
 
 def test_a_larger_cohort_has_more_mini_batches_not_larger_ones():
-    found = [list(members_of_batches(random_triplets(labels_of(sizes), 3, np.random.RandomState(0))))
+    result = [list(members_of_batches(random_triplets(labels_of(sizes), 3, np.random.RandomState(0))))
              for sizes in ((20, 20), (200, 200))]  # fmt: skip
-    small, large = ([members.size for members, _ in some] for some in found)
+    small, large = ([members.size for members, _ in subset] for subset in result)
     assert max(large) <= max(small) == 14
     assert len(large) == pytest.approx(10 * len(small), rel=0.1)
 
@@ -180,7 +182,7 @@ def test_balanced_classes_make_up_the_same_share_of_the_loss(sizes, t):
         if len(triplets):
             assert_allclose(shares[shares > 0], len(triplets) / np.count_nonzero(shares))
     plain, balanced = (
-        random_triplets(ClassTarget(labels, balanced=one), t, np.random.RandomState(0)) for one in (0, 1)
+        random_triplets(ClassTarget(labels, balanced=first), t, np.random.RandomState(0)) for first in (0, 1)
     )
     assert_array_equal([plain.i, plain.j, plain.k], [balanced.i, balanced.j, balanced.k])
 
@@ -205,7 +207,7 @@ def test_from_large_classes_neighbours_are_drawn_without_a_copy_of_the_class(mon
     assert np.all(triplets.i != triplets.j)
     assert_array_equal(labels[triplets.i], labels[triplets.j])
     assert np.all(labels[triplets.k] != labels[triplets.j])
-    for c in (0, 1):  # every member is drawn about as often, the ones beside the anchor too
+    for c in (0, 1):  # every member is drawn about as often, also the neighbours of the anchor in order
         drawn = np.bincount(triplets.k[labels[triplets.k] == c], minlength=labels.size)[labels == c] / t
         assert drawn.mean() == pytest.approx(t * np.mean(labels != c) / np.mean(labels == c))
         assert 0.2 * drawn.mean() < drawn.var() < drawn.mean()  # at random, and more evenly than independent draws

@@ -39,8 +39,8 @@ def test_equal_weights_change_nothing():
 def test_the_gradient_is_that_of_finite_differences():
     weight, step = np.random.default_rng(2).uniform(0.1, 2.0, len(TRIPLETS)), 1e-6
     expected = np.empty_like(W)
-    for place in np.ndindex(W.shape):
+    for position in np.ndindex(W.shape):
         change = np.zeros_like(W)
-        change[place] = step
-        expected[place] = (evaluated(weight, W + change).loss - evaluated(weight, W - change).loss) / (2 * step)
+        change[position] = step
+        expected[position] = (evaluated(weight, W + change).loss - evaluated(weight, W - change).loss) / (2 * step)
     assert_allclose(evaluated(weight).gradient, expected, rtol=1e-5, atol=1e-8)

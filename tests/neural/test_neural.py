@@ -1,4 +1,4 @@
-"""Networks as ground metrics: gradients are autograd's, rings are told apart, files hold numbers only."""
+"""Networks as ground metrics: gradients agree with autograd, rings are classified, files hold numbers only."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def network(width=16, out=2, *, dtype=torch.float64, seed=0, inputs=4):
 
 
 class Bent(torch.nn.Module):
-    """A distance that is no distance between embedded points: an embedding's, bent by a learned power."""
+    """A learned power of the distance between embedded points."""
 
     def __init__(self, dtype=torch.float64, seed=0):
         super().__init__()
@@ -157,12 +157,12 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ", ".join(options))
 def test_every_option_learns_and_the_same_seed_gives_the_same_bits(options):
-    one, again = (learner(**options).fit(D, y) for _ in range(2))
-    assert one.history_["loss"][-1] < one.history_["loss"][0]
-    assert_array_equal(one.transform(D), again.transform(D))
-    moved = Distributions(one.transform(D), np.repeat(D.names, D.sizes))
-    by_hand = pairwise_distances(moved, metric=GroundMetric(np.eye(2), cost=one.cost))
-    assert_allclose(pairwise_distances(D, metric=one.metric_), by_hand, rtol=1e-6)
+    first, repeated = (learner(**options).fit(D, y) for _ in range(2))
+    assert first.history_["loss"][-1] < first.history_["loss"][0]
+    assert_array_equal(first.transform(D), repeated.transform(D))
+    moved = Distributions(first.transform(D), np.repeat(D.names, D.sizes))
+    by_hand = pairwise_distances(moved, metric=GroundMetric(np.eye(2), cost=first.cost))
+    assert_allclose(pairwise_distances(D, metric=first.metric_), by_hand, rtol=1e-6)
 
 
 def test_a_module_that_measures_distances_learns():
@@ -171,7 +171,7 @@ def test_a_module_that_measures_distances_learns():
     distances = pairwise_distances(D, metric=learned.metric_)
     x, z = D.points[: D.bounds[1]], D.points[D.bounds[1] : D.bounds[2]]
     assert distances[0, 1] == pytest.approx(solve(learned.metric_.distances(x, z)).value)
-    with pytest.raises(TypeError, match="embeds no points"):
+    with pytest.raises(TypeError, match="does not embed points"):
         learned.transform(D)
 
 
@@ -206,19 +206,19 @@ def test_files_hold_numbers_only_and_ask_for_the_module(pairwise, tmp_path):
     metric = learner(module, pairwise=pairwise).fit(D, y).metric_
     metric.save(tmp_path / "metric")
     fresh = Bent(torch.float32, seed=9) if pairwise else network(dtype=torch.float32, seed=9)
-    again = neural.load(tmp_path / "metric", fresh)
-    assert_array_equal(again.distances(D.points[:9]), metric.distances(D.points[:9]))
+    repeated = neural.load(tmp_path / "metric", fresh)
+    assert_array_equal(repeated.distances(D.points[:9]), metric.distances(D.points[:9]))
     with pytest.raises(ValueError, match=r"neural\.load"):
         GroundMetric.load(tmp_path / "metric")
     with pytest.raises(ValueError, match="not built like the one that was saved"):
         neural.load(tmp_path / "metric", network(3))
     GroundMetric(np.eye(2)).save(tmp_path / "linear")
-    with pytest.raises(ValueError, match="holds no network"):
+    with pytest.raises(ValueError, match="not the file of a network"):
         neural.load(tmp_path / "linear", module)
 
 
 class Made(torch.nn.Module):
-    """A module whose output is whatever a function makes of its input."""
+    """A module that applies a function to its input."""
 
     def __init__(self, make):
         super().__init__()

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import groundmetric as gm
 from paper.itml import ITML, draw_pairs, factor, percentile_bounds, project_in_turn
 
-from ..baselines.examples import labelled_points
+from .examples import labelled_points
 
 X, codes = labelled_points()
 PAIRS = draw_pairs(codes, np.ones(60), 40, 0)
@@ -78,8 +78,8 @@ def test_pairs_that_do_not_exist_are_not_drawn():
 
 def test_heavy_points_are_drawn_more_often():
     weights = np.r_[np.full(30, 1e-9), np.ones(30)]
-    places = np.hstack(draw_pairs(codes, weights, 100, 0))
-    assert places.min() >= 30
+    indices = np.hstack(draw_pairs(codes, weights, 100, 0))
+    assert indices.min() >= 30
 
 
 def test_bounds_are_percentiles_of_distances():
@@ -89,8 +89,8 @@ def test_bounds_are_percentiles_of_distances():
 
 
 def test_with_squared_bounds_the_unit_does_not_matter():
-    near, far = (gm.Distributions(scale * X, range(60)) for scale in (1.0, 1e3))
-    learned = [ITML(bounds="squared", max_iter=50, random_state=0).fit(D, codes) for D in (near, far)]
+    original, scaled = (gm.Distributions(scale * X, range(60)) for scale in (1.0, 1e3))
+    learned = [ITML(bounds="squared", max_iter=50, random_state=0).fit(D, codes) for D in (original, scaled)]
     assert_allclose(learned[0].components_, learned[1].components_, rtol=1e-6, atol=1e-9)
 
 

@@ -5,12 +5,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import groundmetric as gm
-from groundmetric.baselines import LinearDiscriminant
-from groundmetric.baselines.points import directions
 from paper import lfda
 from paper.lfda import LFDA, embed, local_scatter
+from paper.points import LinearDiscriminant, directions
 
-from ..baselines.examples import labelled_points
+from .examples import labelled_points
 
 X, codes = labelled_points()
 
@@ -44,9 +43,9 @@ def test_scatters_are_the_double_sums(k):
 
 
 def test_blocks_of_rows_change_nothing(monkeypatch):
-    whole = local_scatter(X, codes, 3)
+    expected = local_scatter(X, codes, 3)
     monkeypatch.setattr(lfda, "_BLOCK_ENTRIES", 50)
-    assert_allclose(local_scatter(X, codes, 3), whole, rtol=1e-10, atol=1e-12)
+    assert_allclose(local_scatter(X, codes, 3), expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("units", [1.0, np.array([1.0, 1e6, 1e-3, 1.0])])
@@ -92,10 +91,10 @@ def test_it_separates_a_class_of_two_modes_where_lda_cannot():
 
 
 def test_fewer_points_than_features():
-    few, labels = labelled_points(8, 12, 2)
-    method = fitted(few, labels)
+    points, labels = labelled_points(8, 12, 2)
+    method = fitted(points, labels)
     assert np.isfinite(method.components_).all()
-    distances = method.point_distances(few)
+    distances = method.point_distances(points)
     same = labels[:, None] == labels
     assert distances[same].max() < 0.1 * distances[~same].min()
 

@@ -8,7 +8,7 @@ import groundmetric as gm
 from paper import lmnn
 from paper.lmnn import LMNN, descend, margin_problem, starting_map
 
-from ..baselines.examples import labelled_points
+from .examples import labelled_points
 
 X, codes = labelled_points()
 L = np.random.default_rng(5).normal(size=(3, 4))
@@ -22,8 +22,8 @@ def objective_by_definition(problem, L):
     for i, targets in enumerate(problem.targets):
         for j in targets[targets >= 0]:
             total += problem.pull * squared[i, j]
-            others = squared[i, problem.codes != problem.codes[i]]
-            total += (1.0 - problem.pull) * np.maximum(1.0 + squared[i, j] - others, 0.0).sum()
+            other_class = squared[i, problem.codes != problem.codes[i]]
+            total += (1.0 - problem.pull) * np.maximum(1.0 + squared[i, j] - other_class, 0.0).sum()
     return total
 
 
@@ -38,20 +38,20 @@ def test_the_objective_is_the_sum_over_all_triples(pull, n_neighbors):
 def test_the_gradient_is_that_of_finite_differences(n_neighbors):
     problem = margin_problem(X, codes, n_neighbors, 0.4)
     gradient, step = problem.value_and_gradient(L)[1], 1e-7
-    for place in np.ndindex(L.shape):
+    for index in np.ndindex(L.shape):
         change = np.zeros_like(L)
-        change[place] = step
+        change[index] = step
         rise = objective_by_definition(problem, L + change) - objective_by_definition(problem, L - change)
-        assert_allclose(rise / (2 * step), gradient[place], rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
+        assert_allclose(rise / (2 * step), gradient[index], rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
 
 
 def test_blocks_of_rows_change_nothing(monkeypatch):
     problem = margin_problem(X, codes, 4, 0.5)
     value, gradient = problem.value_and_gradient(L)
     monkeypatch.setattr(lmnn, "_BLOCK", 7)
-    again, same = problem.value_and_gradient(L)
-    assert_allclose(again, value, rtol=1e-12)
-    assert_allclose(same, gradient, rtol=1e-9, atol=1e-9)
+    block_value, block_gradient = problem.value_and_gradient(L)
+    assert_allclose(block_value, value, rtol=1e-12)
+    assert_allclose(block_gradient, gradient, rtol=1e-9, atol=1e-9)
 
 
 def test_the_objective_never_rises():

@@ -25,9 +25,9 @@ def test_a_quick_section(tmp_path, capsys):
 
 def test_bad_input_is_said_in_a_line(tmp_path, capsys):
     assert main(["tables", "-o", str(tmp_path)]) == 2
-    assert "no section 'tables': expected some of classification" in capsys.readouterr().err
+    assert "unknown section 'tables': expected one or more of classification" in capsys.readouterr().err
     assert main(["real", "-o", str(tmp_path), "--data", str(tmp_path / "nowhere")]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
 
 
 def test_data_come_from_the_option_then_the_variable_then_beside_the_checkout(tmp_path, monkeypatch):
@@ -42,7 +42,7 @@ def test_data_come_from_the_option_then_the_variable_then_beside_the_checkout(tm
     assert data_folder(None) == tmp_path
     assert data_folder(str(there)) == there
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match=r"\$GROUNDMETRIC_DATA .* is no folder"):
+    with pytest.raises(ValueError, match=r"\$GROUNDMETRIC_DATA .* is not a folder"):
         data_folder(None)
 
 

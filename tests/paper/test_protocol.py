@@ -36,13 +36,14 @@ def test_few_features_are_shown_as_they_are():
 def test_sparse_points_give_the_same_distances():
     D, y = cohort()
     thin = gm.Distributions(sparse.csr_matrix(D.points), np.repeat(np.arange(12), D.sizes))
-    dense, other = (PrincipalComponents(gm.baselines.Euclidean(), 2, random_state=0).fit(some, y) for some in (D, thin))
-    np.testing.assert_allclose(dense.distances(D), other.distances(thin), atol=1e-6)
+    dense_fit = PrincipalComponents(gm.baselines.Euclidean(), 2, random_state=0).fit(D, y)
+    sparse_fit = PrincipalComponents(gm.baselines.Euclidean(), 2, random_state=0).fit(thin, y)
+    np.testing.assert_allclose(dense_fit.distances(D), sparse_fit.distances(thin), atol=1e-6)
 
 
 def test_it_has_what_the_method_has():
     D, y = cohort()
-    logistic = PrincipalComponents(gm.baselines.PseudobulkLogistic(), 2, random_state=0).fit(D, y)
+    logistic = PrincipalComponents(gm.baselines.SummaryModel(), 2, random_state=0).fit(D, y)
     assert logistic.predict_proba(D).shape == (12, 2)
     assert PrincipalComponents(gm.TransportClassifier()).takes_groups
 
@@ -52,9 +53,9 @@ def test_components_of_all_cells_see_every_part():
     wide = gm.Distributions(
         np.hstack([D.points, np.random.RandomState(1).normal(size=(240, 40))]), np.repeat(np.arange(12), D.sizes)
     )
-    whole = components_of_all_cells(Labelled(wide, y, None, None, []), seed=0).D
-    assert whole.shape == (12, COMPONENTS)
-    assert whole.sizes.tolist() == wide.sizes.tolist()
-    variances = whole.points.var(axis=0)
+    reduced = components_of_all_cells(Labelled(wide, y, None, None, []), seed=0).D
+    assert reduced.shape == (12, COMPONENTS)
+    assert reduced.sizes.tolist() == wide.sizes.tolist()
+    variances = reduced.points.var(axis=0)
     assert (np.diff(variances) <= 1e-9).all()  # leading first
     assert variances[0] < 3.0  # of scaled features

@@ -19,9 +19,10 @@ def lines():
 
 def row(lines, start, occurrence=0):
     """Numbers of a table row that starts so."""
-    found = [line for line in lines if line.strip().startswith(start) and "&" in line][occurrence]
+    table_row = [line for line in lines if line.strip().startswith(start) and "&" in line][occurrence]
     return [
-        float(x) for x in re.findall(r"-?\d+\.\d+", re.sub(r"\\(multi|rotate)\w*(\[.*?\])?\{.*?\}\{.*?\}", "", found))
+        float(x)
+        for x in re.findall(r"-?\d+\.\d+", re.sub(r"\\(multi|rotate)\w*(\[.*?\])?\{.*?\}\{.*?\}", "", table_row))
     ]
 
 

@@ -27,8 +27,8 @@ from paper.search import (
 )
 
 
-def neighbourhood_score(distances, codes, known):
-    probabilities = neighbourhood_probabilities(distances, known, known.max() + 1)
+def neighbourhood_score(distances, codes, labels):
+    probabilities = neighbourhood_probabilities(distances, labels, labels.max() + 1)
     return balanced_mean(np.log(probabilities[np.arange(codes.size), codes]), codes)[0]
 
 
@@ -44,26 +44,26 @@ def quick_search(max_epochs=5, **options):
 @given(st.integers(0, 1000), st.floats(1e-3, 1e3))
 def test_the_score_does_not_depend_on_the_scale_of_the_metric(seed, factor):
     random = np.random.default_rng(seed)
-    distances, codes, known = random.uniform(1, 2, (6, 9)), np.arange(6) % 2, np.arange(9) % 2
-    score = neighbourhood_score(distances, codes, known)
-    assert_allclose(neighbourhood_score(factor * distances, codes, known), score, rtol=1e-9)
+    distances, codes, labels = random.uniform(1, 2, (6, 9)), np.arange(6) % 2, np.arange(9) % 2
+    score = neighbourhood_score(distances, codes, labels)
+    assert_allclose(neighbourhood_score(factor * distances, codes, labels), score, rtol=1e-9)
 
 
 def test_the_score_tells_a_narrow_miss_from_a_wide_one():
-    known = np.array([0, 1])
-    wide = neighbourhood_score(np.array([[2.0, 1.0], [2.0, 1.0]]), np.array([0, 1]), known)
-    narrow = neighbourhood_score(np.array([[1.1, 1.0], [2.0, 1.0]]), np.array([0, 1]), known)
-    right = neighbourhood_score(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([0, 1]), known)
+    labels = np.array([0, 1])
+    wide = neighbourhood_score(np.array([[2.0, 1.0], [2.0, 1.0]]), np.array([0, 1]), labels)
+    narrow = neighbourhood_score(np.array([[1.1, 1.0], [2.0, 1.0]]), np.array([0, 1]), labels)
+    right = neighbourhood_score(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([0, 1]), labels)
     assert wide < narrow < right
 
 
 def test_each_class_counts_the_same_in_the_score():
-    known = np.array([0, 1])
+    labels = np.array([0, 1])
     right, wrong = [1.0, 2.0], [2.0, 1.0]
-    few = neighbourhood_score(np.array([right, right]), np.array([0, 1]), known)
-    many = neighbourhood_score(np.array([right] * 9 + [right]), np.array([0] * 9 + [1]), known)
-    assert_allclose(few, many)
-    assert neighbourhood_score(np.array([right, wrong]), np.array([0, 1]), known) > few
+    balanced = neighbourhood_score(np.array([right, right]), np.array([0, 1]), labels)
+    unbalanced = neighbourhood_score(np.array([right] * 9 + [right]), np.array([0] * 9 + [1]), labels)
+    assert_allclose(balanced, unbalanced)
+    assert neighbourhood_score(np.array([right, wrong]), np.array([0, 1]), labels) > balanced
 
 
 def test_coinciding_distributions_have_a_score():
@@ -73,9 +73,9 @@ def test_coinciding_distributions_have_a_score():
 def test_an_average_adds_squared_distances():
     D, _ = cohort()
     random = np.random.default_rng(0)
-    one, other = (gm.GroundMetric(random.normal(size=(2, D.shape[1]))) for _ in range(2))
-    squares = 0.3 * one.distances(D.points) ** 2 + 0.7 * other.distances(D.points) ** 2
-    average = average_metric([one, other], [0.3, 0.7], D)
+    first, second = (gm.GroundMetric(random.normal(size=(2, D.shape[1]))) for _ in range(2))
+    squares = 0.3 * first.distances(D.points) ** 2 + 0.7 * second.distances(D.points) ** 2
+    average = average_metric([first, second], [0.3, 0.7], D)
     assert_allclose(average.distances(D.points) ** 2, squares, rtol=0.02, atol=2e-3 * squares.max())
 
 
@@ -112,8 +112,8 @@ def test_same_seed_same_metric():
 def test_full_shrinkage_ignores_the_labels():
     D, y = cohort()
     metric = quick_search(shrinkages=[1.0]).fit(D, y).metric_
-    other = quick_search(shrinkages=[1.0]).fit(D, np.roll(y, 1)).metric_
-    ratio = metric.distances(D.points[:4], D.points[4:7]) / other.distances(D.points[:4], D.points[4:7])
+    permuted = quick_search(shrinkages=[1.0]).fit(D, np.roll(y, 1)).metric_
+    ratio = metric.distances(D.points[:4], D.points[4:7]) / permuted.distances(D.points[:4], D.points[4:7])
     assert_allclose(ratio, ratio[0, 0], rtol=1e-6)
 
 
@@ -162,9 +162,9 @@ def test_where_every_penalty_outweighs_the_labels_the_metric_ignores_them():
 
 
 def test_a_rare_class_is_found_in_the_score():
-    known = np.array([0] * 9 + [1])
+    labels = np.array([0] * 9 + [1])
     near_both = np.r_[np.full(9, 1.0), 1.0][None]
-    assert_allclose(neighbourhood_probabilities(near_both, known, 2), [[0.5, 0.5]])
+    assert_allclose(neighbourhood_probabilities(near_both, labels, 2), [[0.5, 0.5]])
 
 
 def wide_cohort(n_features=60, seed=0):
@@ -191,8 +191,10 @@ def test_both_spaces_are_tried_where_there_are_many_features():
     assert {row["space"] for row in quick_search().fit(D, y).scores_} == {"features", "components"}
     narrow, labels = cohort()
     assert {row["space"] for row in quick_search().fit(narrow, labels).scores_} == {"features"}
-    own = quick_search(spaces=["components"]).set_params(learner=gm.GroundMetricLearner(form="diagonal", max_epochs=5))
-    assert {row["space"] for row in own.fit(D, y).scores_} == {"features"}  # no diagonal of these features
+    search = quick_search(spaces=["components"]).set_params(
+        learner=gm.GroundMetricLearner(form="diagonal", max_epochs=5)
+    )
+    assert {row["space"] for row in search.fit(D, y).scores_} == {"features"}  # a diagonal metric needs the features
 
 
 def test_learning_among_components_is_learning_from_projected_points():
@@ -271,8 +273,8 @@ def test_of_many_that_are_clearly_better_the_best_are_chosen():
 
 def test_of_settings_that_did_the_same_the_first_is_followed():
     same = [judged_setting(margin, 50, noise(1)) for margin in (10.0, 100.0, 1000.0)]
-    other = judged_setting(0.1, 50, noise(2))
-    assert distinct([same[0], other, *same[1:]]) == [same[0], other]
+    different = judged_setting(0.1, 50, noise(2))
+    assert distinct([same[0], different, *same[1:]]) == [same[0], different]
 
 
 def test_margins_at_which_every_triplet_is_active_are_followed_once():
@@ -283,8 +285,8 @@ def test_margins_at_which_every_triplet_is_active_are_followed_once():
 
 
 def test_where_the_begin_learns_nothing_the_best_are_chosen():
-    others = [judged_setting(2.0, 50, noise(1)), judged_setting(3.0, 50, noise(1) + 1.0)]
-    assert chosen([*others, judged_setting(1.0, 50, None)], None, 3) == others[::-1]
+    settings = [judged_setting(2.0, 50, noise(1)), judged_setting(3.0, 50, noise(1) + 1.0)]
+    assert chosen([*settings, judged_setting(1.0, 50, None)], None, 3) == settings[::-1]
     assert chosen([judged_setting(1.0, 50, None)], None, 3) == []
 
 
@@ -305,11 +307,11 @@ def test_classes_count_the_same_unless_a_learner_is_given():
     D, y = cohort()
     options = {"margins": [1.0], "strengths": [0.1], "validation": 2, "random_state": 0}
     assert NestedSearch(**options).fit(D, y).learner_.class_weight == "balanced"
-    given = gm.GroundMetricLearner(max_epochs=2)
-    search = NestedSearch(given, **options).fit(D, y)
+    learner = gm.GroundMetricLearner(max_epochs=2)
+    search = NestedSearch(learner, **options).fit(D, y)
     assert search.learner_.class_weight is None
     assert search.learner_.max_epochs == 2
-    assert not hasattr(given, "metric_")  # what the user gave is not fitted
+    assert not hasattr(learner, "metric_")  # the user's learner is not fitted
 
 
 @pytest.mark.parametrize("better", ["features", "components"])

@@ -1,4 +1,4 @@
-"""What the tests draw: a small cohort, metrics on its two features, distances, a history."""
+"""Input of the tests: a small cohort, metrics on its two features, distances, a history."""
 
 from types import SimpleNamespace
 
@@ -11,8 +11,8 @@ D, y = gm.datasets.make_modes(1, 1.0, offsets=(1.5, 4.5, 7.5, 10.5), points_per_
 FLAT = gm.GroundMetric([[2.0, 0.0], [0.0, 1.0]], ["signal", "noise 1"])
 BROAD = gm.GroundMetric([[1.0, -0.8], [0.2, 0.2]], ["signal", "noise 1"])
 LINE = gm.GroundMetric([[2.0, 0.0]], ["signal", "noise 1"])
-PLACES = np.random.RandomState(1).normal(size=(len(D), 2))
-DISTANCES = cdist(PLACES, PLACES)
+POSITIONS = np.random.RandomState(1).normal(size=(len(D), 2))
+DISTANCES = cdist(POSITIONS, POSITIONS)
 HISTORY = {
     "loss": np.array([0.5, 0.25, 0.1]),
     "active": np.array([0.9, 0.5, 0.2]),

@@ -1,4 +1,4 @@
-"""Every figure shows what it was given."""
+"""Every figure shows its input."""
 
 import numpy as np
 import pytest
@@ -9,10 +9,10 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
-from groundmetric.interpret.axes import classical_scaling, order_by_class
-from groundmetric.pl.style import COLOURS, write_names
+from groundmetric.interpret.axes import classical_scaling, metric_scaling, order_by_class, stress_of
+from groundmetric.pl.style import COLOURS
 
-from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
+from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, POSITIONS, D, y
 
 
 def test_points_are_points_of_the_data_in_their_class_colour(ax):
@@ -108,7 +108,7 @@ def test_clustered_heatmap_follows_the_tree_whatever_the_classes(ax):
 
 
 def test_heatmap_of_two_labellings_gives_no_colour_two_meanings(ax):
-    sides = np.where(PLACES[:, 0] > 0, "right", "left")
+    sides = np.where(POSITIONS[:, 0] > 0, "right", "left")
     legend = pl.heatmap(DISTANCES, {"class": y, "side": sides}, ax=ax).get_legend()
     entries = {text.get_text(): handle for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)}
     assert {"class:", "side:", "class 0", "class 1", "class 2", "left", "right"} <= set(entries)
@@ -117,8 +117,8 @@ def test_heatmap_of_two_labellings_gives_no_colour_two_meanings(ax):
 
 
 def test_heatmap_leaves_out_names_that_have_no_room():
-    places = np.random.RandomState(0).normal(size=(100, 2))
-    ax = pl.heatmap(cdist(places, places), np.repeat([0, 1], 50), names=range(100))
+    positions = np.random.RandomState(0).normal(size=(100, 2))
+    ax = pl.heatmap(cdist(positions, positions), np.repeat([0, 1], 50), names=range(100))
     assert ax.get_yticklabels() == []
     assert ax.get_ylabel() == "100 distributions"
 
@@ -135,21 +135,46 @@ def test_arrange_puts_near_ones_side_by_side_and_classes_in_one_direction():
     assert len(np.unique(steps)) == 1
 
 
-def test_embedding_recovers_places_in_the_plane():
-    found = classical_scaling(DISTANCES)
-    assert_allclose(cdist(found, found), DISTANCES, atol=1e-9)
+@pytest.mark.parametrize("scaling", [classical_scaling, metric_scaling])
+def test_scaling_recovers_positions_in_the_plane(scaling):
+    positions = scaling(DISTANCES)
+    assert_allclose(cdist(positions, positions), DISTANCES, atol=1e-4)
+    assert stress_of(positions, DISTANCES) < 1e-4
+    assert_allclose(scaling(np.zeros((3, 3))), np.zeros((3, 2)))
+    assert scaling(np.zeros((1, 1))).shape == (1, 2)
+    assert_allclose(np.abs(np.diff(scaling(np.array([[0.0, 2.0], [2.0, 0.0]])), axis=0)), [[2.0, 0.0]], atol=1e-4)
 
 
-def test_embedding_of_few_or_coinciding_distributions():
-    assert_array_equal(classical_scaling(np.zeros((3, 3))), np.zeros((3, 2)))
-    assert classical_scaling(np.zeros((1, 1))).shape == (1, 2)
+def test_metric_scaling_does_not_exaggerate_the_contrast_of_classes():
+    """Distributions in 30 dimensions with a small shift: classical scaling shows the shift and hides the spread."""
+    random = np.random.default_rng(0).normal(size=(20, 30))
+    random[10:, 0] += 6.0
+    distances = cdist(random, random)
+    same = np.equal.outer(np.arange(20) < 10, np.arange(20) < 10)
+    off_diagonal = ~np.eye(20, dtype=bool)
+
+    def contrast(matrix):
+        return matrix[~same].mean() / matrix[same & off_diagonal].mean()
+
+    classical, metric = (cdist(z, z) for z in (classical_scaling(distances), metric_scaling(distances)))
+    assert stress_of(metric_scaling(distances), distances) < stress_of(classical_scaling(distances), distances)
+    assert abs(contrast(metric) - contrast(distances)) < abs(contrast(classical) - contrast(distances))
+    assert metric[off_diagonal].min() > classical[off_diagonal].min()
+
+
+def test_embedding_shows_the_stress_of_its_positions(ax):
+    pl.embedding(DISTANCES**3, y, ax=ax)
+    stress = stress_of(metric_scaling(DISTANCES**3), DISTANCES**3)
+    assert [text.get_text() for text in ax.texts] == [f"stress {stress:.2f}"]
+    assert stress > 0.05
+    assert pl.embedding(POSITIONS, y).texts[:] == []
 
 
 @pytest.mark.parametrize("train", [np.arange(5), np.arange(len(D)) < 5, list(range(5))])
 def test_embedding_marks_training_as_filled(ax, train):
     pl.embedding(DISTANCES, y, ax=ax, train=train)
     drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
-    assert_allclose(drawn[np.lexsort(drawn.T)], (e := classical_scaling(DISTANCES))[np.lexsort(e.T)])
+    assert_allclose(drawn[np.lexsort(drawn.T)], (e := metric_scaling(DISTANCES))[np.lexsort(e.T)])
     filled = sum(len(marks.get_offsets()) for marks in ax.collections if len(marks.get_facecolor()))
     assert filled == 5
     # Read by rows: the classes, and below them the two kinds.
@@ -207,7 +232,7 @@ def test_components_are_in_units_of_the_spread_and_their_squares_are_the_importa
     assert_allclose(np.sum(shown**2, axis=1), np.sort(metric.importance())[::-1])
 
 
-def test_history_draws_the_share_of_triplets_that_pull(ax):
+def test_history_draws_the_share_of_active_triplets(ax):
     (active,) = pl.history(HISTORY, ax=ax).lines
     assert_allclose(active.get_xdata(), [1, 2, 3])
     assert_allclose(active.get_ydata(), [90.0, 50.0, 20.0])
@@ -215,17 +240,17 @@ def test_history_draws_the_share_of_triplets_that_pull(ax):
     assert len(ax.texts) == 0
 
 
-def test_history_draws_the_held_out_loss_where_there_is_one_and_marks_the_best(ax):
+def test_history_draws_the_held_out_loss_and_marks_the_best_epoch(ax):
     held_out, training, best = pl.history({**HISTORY, "validation_loss": np.array([0.5, 0.3, 0.4])}, ax=ax).lines
     assert_allclose(held_out.get_ydata(), [0.5, 0.3, 0.4])
     assert_allclose(training.get_ydata(), HISTORY["loss"])
     assert_allclose((best.get_xdata(), best.get_ydata()), [[2], [0.3]])
 
 
-def test_history_says_where_nothing_is_left_to_learn(ax):
+def test_history_says_that_no_triplet_is_active(ax):
     pl.history({name: values[:1] * 0 for name, values in HISTORY.items()}, ax=ax)
     ax.figure.canvas.draw()
-    assert "nothing is left to learn" in ax.texts[0].get_text()
+    assert "no triplet is within the margin" in ax.texts[0].get_text()
     assert ax.get_ylim()[1] >= 10
 
 
@@ -233,7 +258,8 @@ def test_history_of_an_ensemble_draws_each_view_against_chance():
     ensemble = gm.GroundMetricEnsemble(2, kinds=["univariate"], random_state=0).fit(D, y)
     ax = pl.history(ensemble)
     names = [text.get_text() for text in ax.get_yticklabels()]
-    drawn = {name: line.get_xdata()[0] for name, line in zip(names, (k for k in ax.lines if k.get_gid()), strict=True)}
+    marks = [line for line in ax.lines if str(line.get_gid()).startswith("score")]
+    drawn = {name: line.get_xdata()[0] for name, line in zip(names, marks, strict=True)}
     assert drawn == {"all views": ensemble.score_, **ensemble.fitted_.view_scores}
     assert set(names[1:]) == set(ensemble.weights_)
     assert_allclose(ax.lines[0].get_xdata(), np.log(1 / 3))  # guessing among three classes
@@ -253,9 +279,9 @@ def test_confusion_counts_what_is_predicted_as_what(ax):
     assert [int(text.get_text()) for text in ax.texts] == [1, 0, 0, 1, 1, 1, 0, 0, 0]
     assert_allclose(ax.images[0].get_array()[1], 100 / 3)
     assert "balanced accuracy 0.67" in ax.get_xlabel()  # of a and b: none is of class c
-    for given, message in (((true, None), "predicted is missing"), ((true, predicted[1:]), "4 true and 3 predicted")):
+    for labels, message in (((true, None), "predicted is missing"), ((true, predicted[1:]), "4 true and 3 predicted")):
         with pytest.raises(ValueError, match=message):
-            pl.confusion(*given)
+            pl.confusion(*labels)
     with pytest.raises(ValueError, match="labels are numbers with fractions, not classes"):
         pl.confusion([0.5, 1.0], [0.25, 1.0])
 
@@ -269,10 +295,12 @@ def test_confusion_of_an_ensemble_is_of_its_held_out_predictions():
 
 
 def test_clustermap_is_the_clustered_heatmap_with_names():
-    one, other = pl.clustermap(DISTANCES, y, names=D.names), pl.heatmap(DISTANCES, y, names=D.names, order="clusters")
-    assert_array_equal(one.images[0].get_array(), other.images[0].get_array())
-    assert [text.get_text() for text in one.get_yticklabels()] == [text.get_text() for text in other.get_yticklabels()]
-    assert one.images[0].get_clim() == pl.heatmap(DISTANCES, y).images[0].get_clim()
+    first = pl.clustermap(DISTANCES, y, names=D.names)
+    second = pl.heatmap(DISTANCES, y, names=D.names, order="clusters")
+    assert_array_equal(first.images[0].get_array(), second.images[0].get_array())
+    labels = [[text.get_text() for text in ax.get_yticklabels()] for ax in (first, second)]
+    assert labels[0] == labels[1]
+    assert first.images[0].get_clim() == pl.heatmap(DISTANCES, y).images[0].get_clim()
 
 
 def test_a_matrix_and_its_names_must_fit():
@@ -299,18 +327,18 @@ def test_ellipse_of_two_of_many_features_is_that_of_their_block(ax):
 def test_a_learner_is_as_good_as_its_metric_and_its_history():
     learner = gm.GroundMetricLearner(max_epochs=2, random_state=0).fit(D, y)
     for draw, part in ((pl.history, learner.history_), (pl.importance, learner.metric_), (pl.ellipse, learner.metric_)):
-        one, other = draw(learner), draw(part)
-        assert len(one.lines) == len(other.lines)
-        for mine, yours in zip(one.patches, other.patches, strict=True):
-            assert_array_equal(mine.get_path().vertices, yours.get_path().vertices)
+        first, second = draw(learner), draw(part)
+        assert len(first.lines) == len(second.lines)
+        for patches in zip(first.patches, second.patches, strict=True):
+            assert_array_equal(patches[0].get_path().vertices, patches[1].get_path().vertices)
     with pytest.raises(TypeError, match="expected a GroundMetric, a fitted learner or AnnData, not int"):
         pl.importance(3)
 
 
 def test_embedding_takes_places_as_they_are(ax):
-    pl.embedding(PLACES, y, ax=ax)
+    pl.embedding(POSITIONS, y, ax=ax)
     drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
-    assert_allclose(drawn[np.lexsort(drawn.T)], PLACES[np.lexsort(PLACES.T)])
+    assert_allclose(drawn[np.lexsort(drawn.T)], POSITIONS[np.lexsort(POSITIONS.T)])
     with pytest.raises(ValueError, match=r"distances have shape \(12, 3\): expected a square matrix, or positions"):
         pl.embedding(np.zeros((12, 3)), y, ax=ax)
 
@@ -320,29 +348,11 @@ def boxes_of(ax, texts):
     return [text.get_window_extent() for text in texts]
 
 
-def test_names_beside_marks_hide_no_other_name(ax):
-    """Two marks at one place, and three in a row: each name is at another side, or left out."""
-    places = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.02, 1.0], [1.04, 1.0]])
-    ax.plot(*places.T, "o", ms=4)
-    write_names(ax, [f"sample {k}" for k in range(5)], places)
-    assert len(ax.texts) >= 4
-    boxes = boxes_of(ax, ax.texts)
-    for k, box in enumerate(boxes):
-        assert not any(box.padded(-1.0).overlaps(other.padded(-1.0)) for other in boxes[k + 1 :])
-
-
-def test_a_name_that_finds_no_room_is_left_out(ax):
-    places = np.zeros((40, 2))
-    ax.plot(*places.T, "o")
-    write_names(ax, ["a long name"] * 40, places)
-    assert 1 <= len(ax.texts) <= 9
-
-
 def test_names_of_a_flow_do_not_reach_the_colour_bar():
     kinds = np.array(["FCGR3A+ Monocytes", "CD14+ Monocytes", "plasmacytoid dendritic"])[np.arange(len(D.points)) % 3]
     drawn = pl.flow(gm.interpret.flow(D, D.names[0], D.names[1], FLAT, kinds))
-    bar = next(other for other in drawn.figure.axes if other is not drawn)
-    right = max(box.x1 for box in boxes_of(drawn, drawn.texts))
-    left = min(box.x0 for box in boxes_of(drawn, drawn.texts))
-    assert right < bar.get_window_extent().x0
-    assert left > -1.0
+    bar = next(axes for axes in drawn.figure.axes if axes is not drawn)
+    drawn.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in drawn.texts]
+    assert max(box.x1 for box in boxes) < bar.get_window_extent().x0
+    assert min(box.x0 for box in boxes) > -1.0

@@ -12,7 +12,7 @@ from groundmetric import pl
 from groundmetric.interpret import flow
 from groundmetric.pl.style import percent
 
-from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, VIEWS, D, y
+from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, POSITIONS, VIEWS, D, y
 
 FLOW = flow(D, D.names[0], D.names[1], FLAT, np.arange(len(D.points)) % 2)
 PLOTS = {
@@ -25,7 +25,7 @@ PLOTS = {
     "importance": partial(pl.importance, FLAT),
     "importance with intervals": partial(pl.importance, FLAT, intervals=([0.7, 0.1], [0.9, 0.3])),
     "history": partial(pl.history, HISTORY),
-    "clustered heatmap": partial(pl.heatmap, DISTANCES, {"class": y, "side": PLACES[:, 0] > 0}, order="clusters"),
+    "clustered heatmap": partial(pl.heatmap, DISTANCES, {"class": y, "side": POSITIONS[:, 0] > 0}, order="clusters"),
     "history of an ensemble": partial(pl.history, VIEWS),
     "held-out history": partial(pl.history, {**HISTORY, "validation_loss": np.array([0.5, 0.4, 0.3])}),
     "heatmap with long names": partial(pl.heatmap, DISTANCES, y, names=[f"sample {k} of 12" for k in y]),
@@ -77,8 +77,8 @@ def test_axes_are_labelled_and_legends_lie_outside_of_the_data(plot):
     else:
         assert ax.get_xlabel()
     if ax.get_legend() is not None:
-        place, data = ax.get_legend().get_window_extent(), ax.get_window_extent()
-        assert place.y0 >= data.y1 or place.x0 >= data.x1
+        legend, data = ax.get_legend().get_window_extent(), ax.get_window_extent()
+        assert legend.y0 >= data.y1 or legend.x0 >= data.x1
 
 
 def test_dir_shows_plots_and_no_helpers():
@@ -142,10 +142,10 @@ def test_names_too_long_for_a_figure_keep_both_ends():
 
 
 def test_a_long_legend_makes_a_higher_figure_not_a_smaller_plot():
-    few, many = (pl.embedding(PLACES, [f"a class with the name {k % n}" for k in range(12)]) for n in (2, 12))
-    for ax in (few, many):
+    short, long = (pl.embedding(POSITIONS, [f"a class with the name {k % n}" for k in range(12)]) for n in (2, 12))
+    for ax in (short, long):
         ax.figure.canvas.draw()
-    assert many.get_window_extent().height > 0.7 * few.get_window_extent().height
+    assert long.get_window_extent().height > 0.7 * short.get_window_extent().height
 
 
 def test_axes_of_another_style_are_brought_into_this_one(ax):

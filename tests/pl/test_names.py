@@ -53,14 +53,14 @@ def test_names_of_rows_are_shown_and_masks_go_by_name():
 
 
 def test_other_names_are_an_error():
-    other = pd.Series(Y.to_numpy(), index=[f"t{i}" for i in range(8)])
+    renamed = pd.Series(Y.to_numpy(), index=[f"t{i}" for i in range(8)])
     for draw in (gm.pl.embedding, gm.pl.heatmap, gm.pl.clustermap):
         with pytest.raises(ValueError, match="names other than"):
-            draw(DISTANCES, other)
+            draw(DISTANCES, renamed)
     with pytest.raises(ValueError, match="rows and columns of different names"):
         gm.pl.heatmap(DISTANCES.rename(columns={"s0": "t0"}), Y)
     with pytest.raises(ValueError, match="names other than"):
-        gm.pl.confusion(Y, other)
+        gm.pl.confusion(Y, renamed)
     with pytest.raises(ValueError, match="mapping by name"):
         gm.pl.confusion(Y.to_numpy(), Y.to_dict())
     with pytest.raises(ValueError, match="mapping by name"):

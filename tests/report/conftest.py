@@ -10,7 +10,7 @@ from groundmetric._internal.tables import visible
 
 
 def pytest_collection_modifyitems(items):
-    """Ignore warnings of the design: cohorts of these tests are small, and some have patients that a report groups."""
+    """Ignore warnings of the design: cohorts of these tests are small, and a report groups some by patient."""
     for item in items:
         if item.path.parent.name == "report":
             item.add_marker(pytest.mark.filterwarnings("ignore::groundmetric.tl.CohortWarning"))
@@ -29,7 +29,7 @@ NAMES = [visible(name) for name in GIVEN]  # as a page shows them
 
 
 def hostile_cohort():
-    """Six samples whose names, labels, genes and columns are no good in a page."""
+    """Return six samples whose names, labels, genes and columns contain markup and invisible characters."""
     cohort = gm.datasets.make_cohort(
         3, 30, 60, cell_types=["A", "B"], n_markers=5, n_programme_genes=10, programme_strength=3.0, random_state=0
     )

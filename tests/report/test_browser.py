@@ -1,4 +1,4 @@
-"""The report opened in headless Chromium: it works, says no error, and asks the network for nothing."""
+"""The report opened in headless Chromium: it works without an error and loads no external resource."""
 
 import json
 import shutil
@@ -46,10 +46,10 @@ def size(browser, width, height=900):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
 
 
-def column(browser, table, place):
+def column(browser, table, number):
     script = """return [...document.getElementById(arguments[0]).tBodies[0].rows].filter(row => !row.hidden)
         .map(row => row.cells[arguments[1]].dataset.value ?? row.cells[arguments[1]].textContent)"""
-    return browser.execute_script(script, table, place)
+    return browser.execute_script(script, table, number)
 
 
 def find(browser, css):
@@ -183,12 +183,12 @@ def test_arrows_read_distances(opened):
     figure = find(opened, "[data-map=matrix]")
     opened.execute_script("arguments[0].focus()", figure)
     figure.send_keys("\ue014")  # right
-    said = find(opened, "#said").get_attribute("textContent")
+    spoken = find(opened, "#said").get_attribute("textContent")
     data = json.loads(find(opened, "#data").get_attribute("textContent"))
     first, second = (data["samples"]["names"][k] for k in data["samples"]["order"][:2])
-    assert said.startswith(first)
-    assert f"– {second} (" in said
-    assert float(said.rpartition(" ")[2]) > 0
+    assert spoken.startswith(first)
+    assert f"– {second} (" in spoken
+    assert float(spoken.rpartition(" ")[2]) > 0
 
 
 def test_keyboard_goes_from_sample_to_sample(opened):

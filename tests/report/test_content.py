@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
 
 import groundmetric as gm
-from groundmetric.report.collect import collect
-from groundmetric.report.content import (
+from groundmetric.report.page import (
     PREDICTED,
     PROBABILITY,
     Column,
@@ -18,17 +16,16 @@ from groundmetric.report.content import (
     describe_errors,
     draw_samples,
     make_page,
-    metric_scaling,
-    name_places,
+    name_positions,
     sample_map,
     sample_table,
     smallest_p,
-    stress_of,
 )
 from groundmetric.report.prediction import Predictions
+from groundmetric.report.results import collect
 from groundmetric.report.run import Run
 
-FOUND = Predictions.of_probabilities(
+PREDICTIONS = Predictions.of_probabilities(
     ["S1", "S2", "S3", "S4"],
     ["ill", "ill", "well", "well"],
     np.array([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.4, 0.6]]),
@@ -37,19 +34,18 @@ FOUND = Predictions.of_probabilities(
 
 
 def test_confusion_matrix_counts_samples_by_label_and_prediction():
-    table = confusion_table(FOUND, "state")
+    table = confusion_table(PREDICTIONS, "state")
     assert [field.name for field in table.fields] == ["state", "predicted ill", "predicted well", "correct"]
     assert table.rows == [["ill", 1, 1, 0.5], ["well", 0, 2, 1.0]]
-    assert FOUND.errors == ["S2"]
-    assert FOUND.probability == [0.9, 0.7, 0.8, 0.6]
+    assert PREDICTIONS.probability == [0.9, 0.7, 0.8, 0.6]
 
 
 def test_errors_are_named():
-    assert describe_errors(FOUND) == "Held-out errors: S2 (ill, predicted well)."
+    assert describe_errors(PREDICTIONS) == ["Held-out errors: S2 (ill, predicted well)."]
     right = Predictions(["a"], ["ill"], ["ill"], [1.0], ["ill", "well"])
-    assert describe_errors(right) == "All held-out predictions are correct."
-    many = Predictions(list("abcdef"), ["ill"] * 6, ["well"] * 6, None, ["ill", "well"])
-    assert describe_errors(many).endswith("d (ill, predicted well) and 2 more.")
+    assert describe_errors(right) == ["All held-out predictions are correct."]
+    wrong = Predictions(list("abcdef"), ["ill"] * 6, ["well"] * 6, None, ["ill", "well"])
+    assert describe_errors(wrong)[0].endswith("d (ill, predicted well) and 2 more.")
 
 
 @pytest.fixture(scope="module")
@@ -92,29 +88,15 @@ def test_similar_samples_are_adjacent_in_the_matrix(run):
     assert steps.mean() < samples.distances[~np.eye(8, dtype=bool)].mean()
 
 
-def test_distances_in_the_plane_are_drawn_exactly():
-    points = np.random.default_rng(0).normal(size=(12, 2))
-    distances = cdist(points, points)
-    layout = metric_scaling(distances)
-    np.testing.assert_allclose(cdist(layout, layout), distances, atol=1e-3)
-    assert stress_of(layout, distances) < 1e-3
-
-
-def test_the_map_does_not_exaggerate_the_contrast_of_labels():
-    """Samples in 30 dimensions with a small shift: classical scaling shows the shift, and hides others."""
-    points = np.random.default_rng(0).normal(size=(20, 30))
-    label = Column("state", np.repeat([0, 1], 10), ["a", "b"])
-    points[10:, 0] += 6.0
-    distances = cdist(points, points)
-    from groundmetric.interpret.axes import classical_scaling
-
-    classical = classical_scaling(distances)
-    layout = metric_scaling(distances)
-    true = contrast(distances, label)
-    assert stress_of(layout, distances) < stress_of(classical, distances)
-    assert abs(contrast(cdist(layout, layout), label) - true) < abs(contrast(cdist(classical, classical), label) - true)
-    near = cdist(layout, layout)[~np.eye(20, dtype=bool)].min()
-    assert near > cdist(classical, classical)[~np.eye(20, dtype=bool)].min()
+def test_the_caption_compares_the_contrast_of_labels_with_that_of_the_map(run):
+    samples = sample_map(run, None)
+    label = (run.samples.obs["condition"] == "disease").to_numpy()
+    same = label[:, None] == label
+    pairs = samples.distances
+    expected = pairs[~same].mean() / pairs[same & ~np.eye(8, dtype=bool)].mean()
+    assert contrast(pairs, samples.columns[0]) == pytest.approx(expected)
+    assert f"between labels / within labels: {expected:.2f}, in the map " in samples.caption
+    assert contrast(pairs, Column("state", np.zeros(8, int), ["a"])) is None
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -127,15 +109,14 @@ def test_small_cohorts_have_a_map(n):
 
 def test_names_cover_neither_marks_nor_each_other():
     marks = np.array([[100.0, 100.0], [104.0, 100.0], [300.0, 200.0]])
-    places = {name: (x, y) for x, y, _, name in name_places(marks, ["one", "two", "three"])}
-    assert set(places) == {"one", "two", "three"}
-    assert name_places(np.zeros((50, 2)), ["a"] * 50) == []
+    assert {name for *_, name in name_positions(marks, ["one", "two", "three"])} == {"one", "two", "three"}
+    assert name_positions(np.zeros((50, 2)), ["a"] * 50) == []
 
 
 def test_intervals_are_scaled_to_the_column():
-    table = Table("t", "", [Field("a")], [["x", 0.5, 0.0, 1.0], ["y", None, None, None]], reference=0.5)
-    assert table.interval(table.rows[0], (1, 2, 3)) == {"at": 50, "low": 8, "high": 92, "reference": 50}
-    assert table.interval(table.rows[1], (1, 2, 3)) is None
+    table = Table("t", "", [Field("a")], [["x", (0.5, 0.0, 1.0)], ["y", None]], reference=0.5)
+    assert table.interval(table.rows[0], 1) == {"at": 50, "low": 4, "high": 96, "reference": 50}
+    assert table.interval(table.rows[1], 1) is None
 
 
 def test_the_smallest_p_value_depends_on_the_design():
@@ -148,10 +129,10 @@ def test_predicted_numbers_are_shown_without_a_confusion_matrix():
     cells.obs["age"] = 20.0 + 5 * cells.obs["sample"].cat.codes.to_numpy()
     gm.tl.learn(cells, "sample", "age", target="ordered", n_members=1, max_epochs=1, genes="all")
     run = Run(cells, gm.tl.samples(cells), cells, {})
-    found = Predictions.of_ensemble(run.results)
-    assert confusion_table(found, "age") is None
-    assert found.errors == []
-    (column,) = [column for column in sample_map(run, found).columns if column.name == PREDICTED]
+    predictions = Predictions.of_ensemble(run.results)
+    assert confusion_table(predictions, "age") is None
+    assert describe_errors(predictions) == []
+    (column,) = [column for column in sample_map(run, predictions).columns if column.name == PREDICTED]
     np.testing.assert_allclose(sorted(column.codes), sorted(run.results.held_out))
     page = make_page(collect(run, evaluation=False))
     assert page.title == "Association of cells with age"

@@ -5,17 +5,17 @@ import pytest
 
 import groundmetric as gm
 from groundmetric.ensemble.members import TransportView
-from groundmetric.report.collect import collect
-from groundmetric.report.content import _describe_types, gene_table, make_page, type_table
-from groundmetric.report.interpretation import (
+from groundmetric.report.page import describe_types, gene_table, make_page, type_table
+from groundmetric.report.prediction import Cohort
+from groundmetric.report.results import (
     MAX_AXES,
     cell_relevance,
+    collect,
     draw_cells,
     gene_cell_types,
     gene_importance,
     type_bags,
 )
-from groundmetric.report.prediction import Cohort
 from groundmetric.report.run import Run, Steps
 
 
@@ -68,15 +68,15 @@ def test_the_first_axis_has_the_genes_and_the_cell_type_of_the_programme(results
 
 def test_relevance_is_computed_for_the_drawn_cells(run):
     drawn = draw_cells(run)
-    found = cell_relevance(run, drawn, "cell_type", Steps())
-    assert np.array_equal(np.flatnonzero(np.isfinite(found)), np.sort(drawn.places))
+    relevance = cell_relevance(run, drawn, "cell_type", Steps())
+    assert np.array_equal(np.flatnonzero(np.isfinite(relevance)), np.sort(drawn.places))
     active = run.cells.obs["programme"].to_numpy(dtype=bool)
-    assert np.nanmean(found[active]) > np.nanmean(found[~active])
+    assert np.nanmean(relevance[active]) > np.nanmean(relevance[~active])
     np.testing.assert_array_equal(drawn.D.points, np.asarray(run.cells.obsm["X_groundmetric"])[drawn.places])
 
 
 def test_cell_types_of_members_are_those_of_their_cells(run, results):
-    """Values identify cells, so that the type of each can be looked up in the file."""
+    """Values identify cells: the type of each can be looked up in the file."""
     types, names, bags = type_bags(run, draw_cells(run), "cell_type")
     views = [view for _, view in run.predictor.views if isinstance(view, TransportView)]
     members = [member for view in views for member in view.members]
@@ -89,10 +89,10 @@ def test_cell_types_of_members_are_those_of_their_cells(run, results):
         points = bag.D.points[:, 0] * scaling.scale[column] + scaling.centre[column]
         for d, name in enumerate(names):
             cells = run.cells[run.cells.obs["sample"] == name]
-            known = list(zip(cells.obs["cell_type"].astype(str), np.round(cells.obs_vector(gene), 5), strict=True))
+            pairs = list(zip(cells.obs["cell_type"].astype(str), np.round(cells.obs_vector(gene), 5), strict=True))
             part = slice(bag.D.bounds[d], bag.D.bounds[d + 1])
             drawn = zip(np.array(types)[bag.kinds[part]], np.round(points[part].astype(np.float32), 5), strict=True)
-            assert all((kind, value) in known for kind, value in drawn)
+            assert all((kind, value) in pairs for kind, value in drawn)
     assert results.types["out_of_bag"]
     assert "out-of-bag" in type_table(results).caption
 
@@ -102,5 +102,5 @@ def test_cell_types_get_no_share_of_an_uncertain_difference(results, run):
 
     uncertain = replace(results, types={**results.types, "certain": False})
     table = type_table(uncertain)
-    assert {value for row in table.rows for value in row[1:5]} == {None}
-    assert _describe_types(uncertain.types) == "No cell type can be said to carry the difference between labels."
+    assert {value for row in table.rows for value in row[1:3]} == {None}
+    assert describe_types(uncertain.types) == ["No cell type can be said to carry the difference between labels."]

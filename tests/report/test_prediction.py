@@ -7,9 +7,9 @@ import pytest
 
 import groundmetric as gm
 from groundmetric.report import prediction
-from groundmetric.report.collect import collect
-from groundmetric.report.content import make_page
+from groundmetric.report.page import make_page
 from groundmetric.report.prediction import Cohort, evaluate, permutation_test
+from groundmetric.report.results import collect
 from groundmetric.report.run import BudgetError, Run, Steps
 
 
@@ -37,7 +37,7 @@ def test_the_page_shows_the_held_out_score_of_learning_and_the_test(run):
     page = make_page(results)
     score, p, *_ = page.cards
     assert score.value == f"{run.results.scores['balanced_accuracy']:.2f}"
-    assert score.lines[1] == f"Best baseline {scores.best_baseline['value']:.2f} ({scores.best_baseline['method']})"
+    assert score.lines[1] == f"guessing 0.50, best baseline {scores.best_baseline['value']:.2f}"
     assert p.value == f"{scores.test['p']:.2g}"
     assert p.lines == ["19 permutations of the labels", "smallest attainable: 0.05"]
     assert f"p = {scores.test['p']:.2g}, 19 permutations" in page.summary["Prediction"]
@@ -57,11 +57,11 @@ def fake_test(asked):
 def test_permutations_fit_the_budget(run, monkeypatch):
     asked = []
     monkeypatch.setattr(prediction, "prepare_test", fake_test(asked))
-    found = permutation_test(Cohort(run, None), 99, Steps(budget=100.0))
+    answer = permutation_test(Cohort(run, None), 99, Steps(budget=100.0))
     assert asked[0] == prediction.TRIAL
     assert 40 <= asked[1] <= 50  # at 2 s each
-    assert len(found["test"]["null"]) == asked[1]
-    assert found["notes"][0].startswith(f"{asked[1]} of 99 permutations fit the budget")
+    assert len(answer["test"]["null"]) == asked[1]
+    assert answer["notes"][0].startswith(f"{asked[1]} of 99 permutations fit the budget")
     with pytest.raises(BudgetError, match="99 permutations take about 3 min 18 s"):  # 15 cannot reach p = 0.05
         permutation_test(Cohort(run, None), 99, Steps(budget=30.0))
     with pytest.raises(BudgetError, match="no time remained"):
@@ -72,9 +72,12 @@ def test_ordered_labels_are_scored_by_r2_and_tested():
     run = learned("age", target="ordered")
     results = collect(run, permutations=19)
     scores = results.evaluation
-    (row,) = scores.rows
+    row, *baselines = scores.rows
     assert row["value"] == pytest.approx(run.results.scores["r2"])
-    assert scores.best_baseline is None
+    assert row["low"] < row["value"] < row["high"]
+    assert baselines[0]["method"] == "Pseudobulk, ridge regression"
+    assert all(lead["lead_low"] < lead["lead"] < lead["lead_high"] for lead in baselines)
+    assert all(lead["lead"] == pytest.approx(row["value"] - lead["value"]) for lead in baselines)
     assert scores.test["score"] == "log_likelihood"
     assert scores.test["p_values"]["held-out score"] == pytest.approx(
         (1 + sum(value >= scores.test["statistic"] for value in scores.test["null"])) / 20
@@ -104,8 +107,8 @@ def test_labels_are_permuted_within_the_batches_of_learning(monkeypatch):
 def test_ordered_labels_are_tested_as_numbers():
     run = learned("age", target="ordered")
     cohort = Cohort(run, None)
-    place = dict(zip(run.results.samples, run.results.numbers, strict=True))
-    assert cohort.numbers.tolist() == [place[name] for name in cohort.read.D.names]
+    numbers = dict(zip(run.results.samples, run.results.numbers, strict=True))
+    assert cohort.numbers.tolist() == [numbers[name] for name in cohort.read.D.names]
     assert cohort.strata is None
 
 
@@ -120,19 +123,38 @@ def test_baselines_are_those_a_user_would_try(run, monkeypatch):
     monkeypatch.setattr(prediction, "compare", recorded)
     monkeypatch.setattr(prediction, "TRANSPORT_CELLS", 7)
     scores = evaluate(Cohort(run, None), Steps())
-    assert seen.pop(prediction.EUCLIDEAN) == 7
-    assert set(seen) == set(prediction.QUICK)
+    titles = gm.baselines.titles(annotation="cell_type")
+    assert seen.pop(titles[prediction.TRANSPORT]) == 7
+    assert set(seen) == set(titles.values()) - {titles[prediction.TRANSPORT]}
     assert min(seen.values()) > 7
-    assert [row["method"] for row in scores.rows] == ["groundmetric", *prediction.QUICK, prediction.EUCLIDEAN]
+    assert [row["method"] for row in scores.rows] == ["groundmetric", *titles.values()]
+    assert {row["status"] for row in scores.rows} == {"ok"}
     assert scores.predictions.names == run.results.samples
     assert scores.test is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "verdict"),
+    [
+        (0.01, 0.2, 0.3, "groundmetric is better"),
+        (-0.1, 0.2, 0.01, "no significant difference"),
+        (-0.2, -0.01, 0.3, "no significant difference"),
+        (-0.2, -0.01, 0.01, "groundmetric is worse"),
+    ],
+)
+def test_better_means_better_than_the_best_baseline_by_an_interval_over_patients(low, high, p, verdict):
+    lead = {"lead": (low + high) / 2, "lead_low": low, "lead_high": high, "p": p}
+    weak = {"method": "weak", "value": 0.2, "lead": 0.6, "lead_low": 0.4, "lead_high": 0.8, "p": 0.001}
+    rows = [{"method": "groundmetric", "value": 0.8}, weak, {"method": "strong", "value": 0.7, **lead}]
+    sentence = prediction.Evaluation("balanced_accuracy", 0.5, rows, "", None, None, []).verdict
+    assert sentence.startswith(f"Best baseline 0.70 (strong): {verdict} (")
 
 
 def test_with_other_groups_the_ensemble_is_learned_again(run, capsys):
     cells = run.cells.copy()
     cells.obs["donor"] = ("D" + (cells.obs["sample"].cat.codes % 5).astype(str)).to_numpy()
-    other = dataclasses.replace(run, cells=cells, source=cells, samples=gm.tl.samples(cells))
-    results = collect(other, group_key="donor", permutations=0, steps=Steps(verbose=1))
+    regrouped = dataclasses.replace(run, cells=cells, source=cells, samples=gm.tl.samples(cells))
+    results = collect(regrouped, group_key="donor", permutations=0, steps=Steps(verbose=1))
     assert "learning again with undivided groups of donor" in capsys.readouterr().err
     assert "all samples of one donor in the same fold" in results.evaluation.protocol
     collect(run, permutations=0, steps=Steps(verbose=1))

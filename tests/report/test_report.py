@@ -15,11 +15,10 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric._internal.validation import ParameterError
-from groundmetric.report.collect import Note, collect, sample_warnings, training_warnings
-from groundmetric.report.content import _describe_baseline, _describe_test, make_page
+from groundmetric.report.page import describe_prediction, make_page, prose, render
 from groundmetric.report.prediction import Evaluation
+from groundmetric.report.results import Note, collect, sample_warnings, training_warnings
 from groundmetric.report.run import Run, Steps
-from groundmetric.report.write import prose, render
 
 from .conftest import NAMES, SCRIPT
 
@@ -127,19 +126,19 @@ def test_every_figure_is_also_a_file(written, run_folder):
 
 def test_second_report_computes_nothing_again(written, run_folder, tmp_path, capsys):
     sets = run_folder.parent / "sets.gmt"
-    again = gm.report.write(run_folder, tmp_path / "b.html", gene_sets=sets, permutations=3, verbose=1)
+    summary = gm.report.write(run_folder, tmp_path / "b.html", gene_sets=sets, permutations=3, verbose=1)
     assert capsys.readouterr().err == ""
     assert (tmp_path / "b.html").read_bytes() == written[0].read_bytes()
-    assert again["scores"] == written[1]["scores"]
+    assert summary["scores"] == written[1]["scores"]
 
 
 def test_command_says_what_is_not_computed_and_keeps_the_page(written, run_folder, tmp_path, capsys):
     command = ["report", str(run_folder), "--no-evaluate", "-o", str(tmp_path / "page.html")]
     assert cli.main(command) == 0
-    told = capsys.readouterr()
-    assert "Held-out samples: condition is predicted" in told.out  # an ensemble knows without an evaluation
-    assert "not computed (--evaluate)" in told.out
-    assert "no gene sets were given (--gene-sets FILE.gmt)" in told.out
+    printed = capsys.readouterr()
+    assert "Held-out samples: condition is predicted" in printed.out  # an ensemble knows without an evaluation
+    assert "not computed (--evaluate)" in printed.out
+    assert "no gene sets were given (--gene-sets FILE.gmt)" in printed.out
     before = (tmp_path / "page.html").read_bytes()
     assert b"--" not in re.sub(rb"<(style|script).*?</\1>|style=\"[^\"]*\"|<!--", b"", before, flags=re.DOTALL)
     assert cli.main(command) == 2
@@ -169,8 +168,8 @@ def test_an_interrupted_training_and_one_that_did_not_converge_are_warnings(runs
     run = runs["ggml"]
     entry = {**run.entry, "converged": False, "history": {**run.entry["history"], "active": np.array([0.5])}}
     run.cells.uns["other"] = entry
-    other = Run(run.cells, run.samples, None, {"interrupted": True}, key="other")
-    assert [note.title for note in training_warnings(other)] == ["Training was interrupted"]
+    interrupted = Run(run.cells, run.samples, None, {"interrupted": True}, key="other")
+    assert [note.title for note in training_warnings(interrupted)] == ["Training was interrupted"]
     (note,) = training_warnings(Run(run.cells, run.samples, None, {}, key="other"))
     assert (note.title, list(note.remedy)) == ("Training did not converge", ["max_epochs"])
 
@@ -192,16 +191,16 @@ def test_without_the_values_the_rest_is_shown(run_folder):
     run = Run.open(run_folder)
     results = collect(Run(run.cells, run.samples, None, run.findings))
     lacking = [note.title for note in results.omitted if "which the run does not have" in note.text]
-    assert lacking == ["Cell types of genes", "q-values of genes", "Baselines"]
+    assert lacking == ["Cell types of genes", "q-values of genes", "Baselines", "Influence of patients"]
     assert results.evaluation is None
     assert "ensemble members" in make_page(results).summary["Features"]  # which need no values
 
 
 def test_an_anndata_in_memory_has_a_report(runs, tmp_path):
     cells = runs["ensemble"].cells
-    found = gm.report.write(cells, tmp_path / "page.html", evaluation=False, title="Mine")
+    answer = gm.report.write(cells, tmp_path / "page.html", evaluation=False, title="Mine")
     assert "<h1>Mine</h1>" in (tmp_path / "page.html").read_text()
-    assert found["scores"] is None
+    assert answer["scores"] is None
     with pytest.raises(ParameterError) as caught:
         gm.report.write(cells)
     assert caught.value.parameter == "output"
@@ -210,13 +209,13 @@ def test_an_anndata_in_memory_has_a_report(runs, tmp_path):
 @pytest.fixture(scope="module")
 def runs():
     """Runs in memory on the same cohort, by an ensemble and by a single metric."""
-    found = {}
+    runs = {}
     for method in ("ensemble", "ggml"):
         cells = gm.datasets.make_cohort(4, 20, 150, random_state=0)
-        few = {"n_members": 2} if method == "ensemble" else {"max_epochs": 5}
-        gm.tl.learn(cells, "sample", "condition", method=method, **few)
-        found[method] = Run(cells, gm.tl.samples(cells), cells, {})
-    return found
+        limits = {"n_members": 2} if method == "ensemble" else {"max_epochs": 5}
+        gm.tl.learn(cells, "sample", "condition", method=method, **limits)
+        runs[method] = Run(cells, gm.tl.samples(cells), cells, {})
+    return runs
 
 
 def test_there_is_one_score_everywhere(runs):
@@ -230,9 +229,9 @@ def test_there_is_one_score_everywhere(runs):
     names = [field.name for field in page.genes.fields]
     low, high = run.results.interval
     for row in page.genes.rows:
-        place = run.stored.features.index(row[1])
-        assert row[names.index("95% range")] == f"{low[place]:.1%} to {high[place]:.1%}"
-        assert low[place] <= row[names.index("Importance")] <= high[place]
+        f = run.stored.features.index(row[1])
+        assert row[names.index("95% range")] == f"{low[f]:.1%} to {high[f]:.1%}"
+        assert low[f] <= row[names.index("Importance")] <= high[f]
         assert 0.0 < row[names.index("q")] <= 1.0
     weights = {row[0]: row[2] for row in page.kinds.rows}
     assert weights == pytest.approx(run.entry["ensemble"]["weights"])
@@ -293,11 +292,11 @@ def test_nearest_samples_of_the_same_batch_are_a_possible_batch_effect():
 
 
 def scored(value, p_lead, p_chance, arrangements=10**6):
-    other = {"method": "Euclidean", "status": "ok", "value": 0.6, "low": 0.5, "high": 0.7, "lead": value - 0.6,
+    baseline = {"method": "Euclidean", "status": "ok", "value": 0.6, "low": 0.5, "high": 0.7, "lead": value - 0.6,
              "lead_low": -0.1, "lead_high": 0.3, "p": p_lead}  # fmt: skip
     first = {"method": "groundmetric", "status": "ok", "value": value, "low": 0.4, "high": 0.9}
     test = {"p": p_chance, "null": [0.5] * 99, "arrangements": arrangements}
-    return Evaluation("balanced_accuracy", 0.5, [first, other], "", None, test, [])
+    return Evaluation("balanced_accuracy", 0.5, [first, baseline], "", None, test, [])
 
 
 def test_conclusions_are_honest(runs):
@@ -305,15 +304,13 @@ def test_conclusions_are_honest(runs):
 
     results = collect(runs["ensemble"], evaluation=False)
 
-    def tested(*arguments):
-        return _describe_test(replace(results, evaluation=scored(*arguments)))
+    def described(*arguments):
+        return describe_prediction(replace(results, evaluation=scored(*arguments)))
 
-    assert "are associated with condition (p = 0.01, 99 permutations)" in tested(0.8, 0.01, 0.01)
-    assert "unconfirmed" in tested(0.4, 0.01, 0.3)
-    assert "cannot reach p = 0.05: the design allows 10 arrangements" in tested(0.9, 0.01, 0.1, 10)
-    assert "groundmetric is better" in _describe_baseline(scored(0.8, 0.01, 0.01))
-    assert "no significant difference" in _describe_baseline(scored(0.8, 0.2, 0.01))
-    assert "groundmetric is worse" in _describe_baseline(scored(0.4, 0.01, 0.3))
+    assert "are associated with condition (p = 0.01, 99 permutations)" in described(0.8, 0.01, 0.01)[1]
+    assert "unconfirmed" in described(0.4, 0.01, 0.3)[1]
+    assert "cannot reach p = 0.05: the design allows 10 arrangements" in described(0.9, 0.01, 0.1, 10)[1]
+    assert described(0.8, 0.01, 0.01)[2] == scored(0.8, 0.01, 0.01).verdict
 
 
 def test_remedies_are_parameters_on_the_page():

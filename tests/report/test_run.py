@@ -10,7 +10,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric._internal.validation import ParameterError
-from groundmetric.report.collect import collect
+from groundmetric.report.results import collect
 from groundmetric.report.run import BudgetError, Run, Steps, duration
 
 
@@ -93,7 +93,7 @@ def test_the_page_names_steps_that_do_not_fit_the_budget(project, tmp_path):
     run = Run(run.cells, run.samples, run.source, run.findings)  # without a cache
     results = collect(run, steps=Steps(budget=1.0))
     omitted = {note.title for note in results.omitted if "no time remained of the budget of 1 s" in note.text}
-    assert omitted == {"Cell types of genes", "q-values of genes", "Baselines"}
+    assert omitted == {"Cell types of genes", "q-values of genes", "Baselines", "Influence of patients"}
     assert results.warnings[-1].title == "Time budget exceeded"
 
 

@@ -41,10 +41,10 @@ def test_genes_metric_and_distances_are_those_of_memory(cells, kind, chunks):
     assert np.array_equal(blocks.var["selected_genes"], cells.var["selected_genes"])
     np.testing.assert_allclose(gm.get.metric(blocks).components, gm.get.metric(cells).components, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(blocks.obsm["X_groundmetric"], cells.obsm["X_groundmetric"], rtol=1e-6, atol=1e-9)
-    found, expected = gm.tl.samples(blocks), gm.tl.samples(cells)
+    result, expected = gm.tl.samples(blocks), gm.tl.samples(cells)
     key = "groundmetric_distances"
-    np.testing.assert_allclose(found.obsp[key], expected.obsp[key], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.X, expected.X, rtol=1e-6)
+    np.testing.assert_allclose(result.obsp[key], expected.obsp[key], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(result.X, expected.X, rtol=1e-6)
     assert hasattr(blocks.X, "__dask_graph__")  # still
 
 
@@ -67,10 +67,10 @@ def test_a_lazy_anndata_gives_what_its_file_gives(cells, kind, tmp_path):
         warnings.simplefilter("ignore")  # anndata's own, about names that are read
         lazy = read_lazy(tmp_path / "cells.h5ad")
         with pytest.warns(UserWarning, match="adata is lazy"):
-            found = gm.tl.learn(lazy, **OPTIONS)
+            result = gm.tl.learn(lazy, **OPTIONS)
     expected = gm.tl.learn(tmp_path / "cells.h5ad", **OPTIONS)
-    assert isinstance(found, ad.AnnData)
-    np.testing.assert_array_equal(gm.get.metric(found).components, gm.get.metric(expected).components)
-    assert found.obs_names.equals(expected.obs_names)
-    assert found.var_names.equals(expected.var_names)
-    gm.tl.samples(found)
+    assert isinstance(result, ad.AnnData)
+    np.testing.assert_array_equal(gm.get.metric(result).components, gm.get.metric(expected).components)
+    assert result.obs_names.equals(expected.obs_names)
+    assert result.var_names.equals(expected.var_names)
+    gm.tl.samples(result)

@@ -38,6 +38,14 @@ def test_batches_that_do_not_fit_are_named(cohort):
         gm.tl.learn(cohort, "sample", "condition", batch_key="cell_type", **QUICK)
 
 
+@pytest.mark.parametrize("method", ["ggml", "ensemble"])
+@pytest.mark.parametrize("batch_key", ["condition", "sample"])
+def test_batches_that_determine_the_label_are_refused(cohort, method, batch_key):
+    with pytest.raises(ValueError, match=r"obs\['condition'\] does not differ within any batch") as caught:
+        gm.tl.learn(cohort, "sample", "condition", method=method, batch_key=batch_key, **QUICK)
+    assert (caught.value.parameter, caught.value.value) == ("batch_key", batch_key)
+
+
 def ordered(adata, names):
     codes = adata.obs["sample"].cat.codes.to_numpy() % len(names)
     adata.obs["stage"] = pd.Categorical.from_codes(codes, names, ordered=True)
@@ -45,20 +53,21 @@ def ordered(adata, names):
 
 
 def test_ordered_categories_keep_their_order(cohort):
-    cohort.obs["place"] = ordered(cohort, ["none", "mild", "bad"])
-    by_name, by_place = (
-        gm.tl.learn(cohort, "sample", key, target="ordered", copy=True, **QUICK) for key in ("stage", "place")
+    cohort.obs["rank"] = ordered(cohort, ["none", "mild", "bad"])
+    by_name, by_rank = (
+        gm.tl.learn(cohort.copy(), "sample", key, target="ordered", **QUICK) for key in ("stage", "rank")
     )
-    assert_array_equal(gm.get.metric(by_name).components, gm.get.metric(by_place).components)
+    assert_array_equal(gm.get.metric(by_name).components, gm.get.metric(by_rank).components)
     assert set(by_name.uns["groundmetric"]["labels"]["labels"]) == {"none", "mild", "bad"}
-    names, places = (found.uns["groundmetric"]["ensemble"] for found in (by_name, by_place))
-    assert_array_equal(names["held_out"], places["held_out"])
-    nearest = np.clip(np.round(places["predicted"]), 0, 2).astype(int)  # numbers stay numbers, categories are named
+    names, ranks = (result.uns["groundmetric"]["ensemble"] for result in (by_name, by_rank))
+    assert_array_equal(names["held_out"], ranks["held_out"])
+    nearest = np.clip(np.round(ranks["predicted"]), 0, 2).astype(int)  # numbers stay numbers, categories are named
     assert names["predicted"].tolist() == np.array(["none", "mild", "bad"])[nearest].tolist()
-    assert names["scores"]["r2"] == places["scores"]["r2"] <= 1.0
+    assert names["scores"]["r2"] == ranks["scores"]["r2"] <= 1.0
 
 
-@pytest.mark.filterwarnings("ignore:.* distributions have no like label")  # of five samples in two batches
+# Five samples in two batches.
+@pytest.mark.filterwarnings("ignore:.* distributions lack a distribution of the same label")
 def test_cells_are_judged_by_the_same_learner_and_batches(cohort):
     ordered(cohort, ["none", "mild", "bad"])
     gm.tl.learn(cohort, "sample", "stage", target="ordered", batch_key="batch", **QUICK)
@@ -66,7 +75,7 @@ def test_cells_are_judged_by_the_same_learner_and_batches(cohort):
     assert cohort.obs["groundmetric_accuracy"].between(0.0, 1.0).all()
 
 
-def test_labels_that_are_no_column_are_refused(cohort):
+def test_targets_other_than_a_column_are_refused(cohort):
     with pytest.raises(ValueError, match="target is 'distances': labels in a column are 'classes' or 'ordered'"):
         gm.tl.learn(cohort, "sample", "condition", target="distances", **QUICK)
 
@@ -77,7 +86,7 @@ def test_the_command_line_takes_a_batch_and_an_order(cohort, tmp_path):
     command = ["learn", str(tmp_path / "cells.h5ad"), "--sample", "sample", "--label", "stage", "--epochs", "3"]
     more = ["--cells-per-sample", "30", "--target", "ordered", "--batch", "batch", "-o", str(tmp_path / "run")]
     assert cli.main([*command, *more]) == 0
-    expected = gm.tl.learn(cohort, "sample", "stage", target="ordered", batch_key="batch", copy=True, **QUICK)
+    expected = gm.tl.learn(cohort, "sample", "stage", target="ordered", batch_key="batch", **QUICK)
     assert_array_equal(
         gm.GroundMetric.load(tmp_path / "run" / "metric.gm").components, gm.get.metric(expected).components
     )

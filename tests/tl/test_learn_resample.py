@@ -1,4 +1,4 @@
-"""Fresh cells for every epoch: more of them are seen, and what is learned is learned as before."""
+"""Resampling: new cells are drawn in every epoch, with reproducible results."""
 
 import contextlib
 import sys
@@ -19,17 +19,17 @@ OPTIONS = {
 
 
 def learn(cells, **options):
-    """The components, and the history."""
-    part = gm.tl.learn(cells, **{**OPTIONS, "copy": True, **options})
+    """Return components and history."""
+    part = gm.tl.learn(cells.copy() if hasattr(cells, "obs") else cells, **{**OPTIONS, **options})
     return gm.get.metric(part).components, part.uns["groundmetric"]["history"]
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")
 def test_where_all_cells_are_drawn_fresh_ones_are_the_same(cohort):
     expected, history = learn(cohort, n_cells=10_000)
-    found, again = learn(cohort, n_cells=10_000, resample=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(again["loss"], history["loss"], rtol=1e-9)
+    components, repeated = learn(cohort, n_cells=10_000, resample=True)
+    np.testing.assert_allclose(components, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(repeated["loss"], history["loss"], rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")
@@ -57,10 +57,10 @@ def test_the_same_seed_gives_the_same_metric_from_memory_and_from_a_file(cohort,
     del cohort.layers["counts"]
     cohort.write_h5ad(tmp_path / "cells.h5ad")
     expected, _ = learn(cohort, n_cells=20, resample=True)
-    found, _ = learn(tmp_path / "cells.h5ad", n_cells=20, resample=True)
-    np.testing.assert_array_equal(found, expected)
-    other, _ = learn(cohort, n_cells=20)
-    assert np.abs(other - expected).max() > 1e-3
+    components, _ = learn(tmp_path / "cells.h5ad", n_cells=20, resample=True)
+    np.testing.assert_array_equal(components, expected)
+    second, _ = learn(cohort, n_cells=20)
+    assert np.abs(second - expected).max() > 1e-3
 
 
 def test_the_genes_that_tell_the_conditions_apart_are_found(cohort):
@@ -77,12 +77,14 @@ def test_samples_without_a_label_and_held_out_samples(cohort, monkeypatch):
         gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
     assert cohort.obsm["X_groundmetric"].shape[0] == cohort.n_obs
     turns = []
-    monkeypatch.setattr("groundmetric.tl.relevance.draw", lambda *given: (turns.append(given[3:]), draw(*given))[1])
+    monkeypatch.setattr(
+        "groundmetric.tl.relevance.draw", lambda *arguments: (turns.append(arguments[3:]), draw(*arguments))[1]
+    )
     gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1, n_neighbors=5)
     assert {(), *((epoch,) for epoch in range(1, OPTIONS["max_epochs"]))} == set(turns)
 
 
-def test_what_cannot_be_resampled(cohort):
+def test_all_cells_cannot_be_resampled(cohort):
     with pytest.raises(ValueError, match="n_cells is None"):
         gm.tl.learn(cohort, **OPTIONS, n_cells=None, resample=True)
 
@@ -91,11 +93,11 @@ FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 10}
 
 
 class Stopped(Exception):
-    """Stands for a power cut."""
+    """A simulated power cut."""
 
 
 def stopped_after(n_writes, cells, **options):
-    """Learning up to a power cut right after so many checkpoints were written; returns how many were."""
+    """Learn up to a power cut after `n_writes` checkpoints; return the number of written checkpoints."""
     inner, count = Checkpoints.write, [0]
 
     def write(self, state):
@@ -110,11 +112,11 @@ def stopped_after(n_writes, cells, **options):
     return count[0]
 
 
-def assert_same(one, other):
-    np.testing.assert_array_equal(one[0], other[0])
-    for name, values in one[1].items():
+def assert_same(first_result, second):
+    np.testing.assert_array_equal(first_result[0], second[0])
+    for name, values in first_result[1].items():
         if not name.startswith("seconds"):
-            np.testing.assert_array_equal(values, other[1][name])
+            np.testing.assert_array_equal(values, second[1][name])
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")
@@ -128,20 +130,20 @@ def assert_same(one, other):
     ],
     ids=["plain", "nearest", "validation, batches"],
 )
-def test_stopped_anywhere_it_goes_on_to_the_same_result(cohort, tmp_path, options):
+def test_an_interrupted_run_continues_to_the_same_result(cohort, tmp_path, options):
     cohort.obs["batch"] = cohort.obs["sample"].cat.codes.to_numpy() // 2 % 2
-    whole = learn(cohort, **FRESH, **options)
+    complete = learn(cohort, **FRESH, **options)
     n_writes = stopped_after(-1, cohort, **options, checkpoint=Checkpoint(tmp_path / "whole", every=0.0))
     assert n_writes > FRESH["max_epochs"]  # within epochs, too
     for stop in range(1, n_writes + 1, 1 if not options else 5):
         state = tmp_path / str(stop)
         assert stopped_after(stop, cohort, **options, checkpoint=Checkpoint(state, every=0.0)) == stop
-        assert_same(learn(cohort, **FRESH, **options, checkpoint=Checkpoint(state, every=0.0)), whole)
+        assert_same(learn(cohort, **FRESH, **options, checkpoint=Checkpoint(state, every=0.0)), complete)
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")
 def test_a_state_of_other_cells_is_refused(cohort, tmp_path):
-    """Also where the first draw, by which data are recognised at first, is the same."""
+    """Also if the first draw, by which data are recognised, is the same."""
     stop = stopped_after(-1, cohort, checkpoint=Checkpoint(tmp_path / "whole", every=0.0)) - 1
     assert stopped_after(stop, cohort, checkpoint=Checkpoint(tmp_path / "state", every=0.0)) == stop
     for options in ({"resample": False}, {"n_cells": 11}):

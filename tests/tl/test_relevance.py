@@ -1,4 +1,4 @@
-"""tl.cell_relevance and tl.average: which cells tell the classes apart, and how that relates to their types."""
+"""tl.cell_relevance and tl.average: relevance of cells, and its relation to their types."""
 
 import numpy as np
 import pytest
@@ -19,11 +19,11 @@ def judged(learned):
 def test_relevance_shares_out_how_much_farther_other_classes_are(judged):
     table = gm.tl.samples(judged)
     distances, labels = table.obsp["groundmetric_in_sample"], table.obs["condition"].to_numpy()
-    other = labels[:, None] != labels
-    unit = distances[other].mean()
+    differs = labels[:, None] != labels
+    unit = distances[differs].mean()
     by_sample = judged.obs.groupby("sample", observed=True)
     for s, name in enumerate(table.obs_names):
-        between, within = distances[s, other[s]].mean(), distances[s, ~other[s]].sum() / (np.sum(~other[s]) - 1)
+        between, within = distances[s, differs[s]].mean(), distances[s, ~differs[s]].sum() / (np.sum(~differs[s]) - 1)
         cells = by_sample.get_group(name)
         np.testing.assert_allclose(cells["groundmetric_between"].mean(), between, rtol=1e-9)
         np.testing.assert_allclose(cells["groundmetric_within"].mean(), within, rtol=1e-9)
@@ -39,8 +39,8 @@ def test_cells_of_other_types_are_relevant_only_where_they_must_be_partners(judg
     """With types, a cell of a type without effect travels as far in the own class; without, changed cells push it."""
     adata = judged.copy()
     gm.tl.cell_relevance(adata, cell_type_key="cell_type")
-    other = ~adata.obs["cell_type"].isin(adata.obs.loc[adata.obs["programme"], "cell_type"])
-    within, free = (np.abs(table.obs.loc[other, "groundmetric_relevance"].mean()) for table in (adata, judged))
+    differs = ~adata.obs["cell_type"].isin(adata.obs.loc[adata.obs["programme"], "cell_type"])
+    within, free = (np.abs(table.obs.loc[differs, "groundmetric_relevance"].mean()) for table in (adata, judged))
     assert within < 0.5 * free
     with pytest.raises(ValueError, match="cell_type_key is 'kind', but obs has no such column"):
         gm.tl.cell_relevance(adata, cell_type_key="kind")
@@ -56,10 +56,10 @@ def test_one_type_is_as_none(judged):
 def test_the_order_of_cells_makes_no_difference(judged):
     mixed = judged[np.random.default_rng(0).permutation(judged.n_obs)].copy()
     gm.tl.cell_relevance(mixed)
-    found = mixed.obs.loc[judged.obs_names, "groundmetric_relevance"]
+    relevance = mixed.obs.loc[judged.obs_names, "groundmetric_relevance"]
     expected = judged.obs.groupby("sample", observed=True)["groundmetric_relevance"].mean()
-    np.testing.assert_allclose(found.groupby(judged.obs["sample"], observed=True).mean(), expected, rtol=1e-9)
-    assert np.corrcoef(found.dropna(), judged.obs["groundmetric_relevance"].dropna())[0, 1] > 0.999
+    np.testing.assert_allclose(relevance.groupby(judged.obs["sample"], observed=True).mean(), expected, rtol=1e-9)
+    assert np.corrcoef(relevance.dropna(), judged.obs["groundmetric_relevance"].dropna())[0, 1] > 0.999
 
 
 def test_cells_that_were_not_drawn_have_none(judged):
@@ -71,9 +71,9 @@ def test_partners_are_at_most_so_many_of_each_class_and_never_oneself():
     pairs = partners(codes, 2, np.random.default_rng(0))
     assert np.all(pairs[:, 0] != pairs[:, 1])
     assert len(set(map(tuple, pairs.tolist()))) == len(pairs)
-    for sample, other in enumerate(codes):
+    for sample, differs in enumerate(codes):
         chosen = codes[pairs[pairs[:, 0] == sample, 1]]
-        expected = [min(2, np.sum(codes == c) - (c == other)) for c in range(3)]
+        expected = [min(2, np.sum(codes == c) - (c == differs)) for c in range(3)]
         assert np.bincount(chosen, minlength=3).tolist() == expected
 
 
@@ -82,21 +82,23 @@ def test_fewer_partners_and_more_threads(judged):
     gm.tl.cell_relevance(adata, n_jobs=2)
     np.testing.assert_array_equal(adata.obs["groundmetric_relevance"], judged.obs["groundmetric_relevance"])
     gm.tl.cell_relevance(adata, max_partners=2, random_state=1)
-    known = adata.obs["groundmetric_sampled"]
-    found = np.corrcoef(adata.obs.loc[known, "groundmetric_relevance"], judged.obs.loc[known, "groundmetric_relevance"])
-    assert found[0, 1] > 0.9
+    drawn = adata.obs["groundmetric_sampled"]
+    correlation = np.corrcoef(
+        adata.obs.loc[drawn, "groundmetric_relevance"], judged.obs.loc[drawn, "groundmetric_relevance"]
+    )
+    assert correlation[0, 1] > 0.9
     with pytest.raises(ValueError, match="method is 'guess'"):
         gm.tl.cell_relevance(adata, method="guess")
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Every time something is learned: the cells and samples that it is learned from."""
+    """Features, rows, samples and labels of every fit."""
     seen, fit = [], held_out.fit
 
-    def spy(values, selection, rows, annotations, learner, **options):
-        seen.append((selection, rows, annotations.samples, annotations.labels))
-        return fit(values, selection, rows, annotations, learner, **options)
+    def spy(features, rows, annotations, learner, **options):
+        seen.append((features, rows, annotations.samples, annotations.labels))
+        return fit(features, rows, annotations, learner, **options)
 
     monkeypatch.setattr(held_out, "fit", spy)
     return seen
@@ -115,8 +117,8 @@ def test_cells_are_judged_by_metrics_that_were_learned_without_their_sample(trai
     assert len(calls) == len(tested) == 4
     samples = trained.obs["sample"].to_numpy()
     turns = np.zeros(trained.n_obs)
-    for (selection, rows, _, labels), cells in zip(calls, tested, strict=True):
-        assert selection.mask is None
+    for (features, rows, _, labels), cells in zip(calls, tested, strict=True):
+        assert features.mask is None
         assert not set(samples[rows]) & set(samples[cells])
         assert set(labels.index) == set(samples[rows])
         turns[cells] += 1
@@ -141,11 +143,11 @@ def test_groups_of_samples_stay_together(trained, calls):
 def test_marks_of_unknown_origin_cannot_be_used_again(trained, calls):
     gm.tl.learn(trained, "sample", "condition", genes="programme", n_cells=30, max_epochs=2)
     options = {"method": "held_out", "n_folds": 2, "n_repeats": 1, "n_neighbors": 10}
-    with pytest.raises(ValueError, match="cannot be done again without the samples that are held out"):
+    with pytest.raises(ValueError, match="cannot be repeated without the held-out samples"):
         gm.tl.cell_relevance(trained, **options)
     gm.tl.cell_relevance(trained, genes=["PROG01", "PROG02", "PROG03", "PROG04", "PROG05"], **options)
     gm.tl.cell_relevance(trained, genes="highly_variable", **options)
-    assert [selection.rule for selection, *_ in calls] == ["given"] * 2 + ["highly_variable"] * 2
+    assert [features.rule for features, *_ in calls] == ["given"] * 2 + ["highly_variable"] * 2
 
 
 def test_samples_without_a_label_are_not_judged(cohort):

@@ -8,7 +8,7 @@ import scanpy as sc
 from scipy.stats import spearmanr
 
 import groundmetric as gm
-from groundmetric.tl.samples import pseudotime, set_neighbors
+from groundmetric.tl.samples import _distances, pseudotime, set_neighbors
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +29,24 @@ def test_distances_are_those_of_the_learned_metric(learned, table):
 def test_pairs_of_training_samples_are_compared_out_of_bag(learned, table):
     entry = learned.uns["groundmetric"]["ensemble"]
     assert entry["samples"].tolist() == table.obs_names.tolist()
-    found = table.obsp["groundmetric_distances"]
+    result = table.obsp["groundmetric_distances"]
     assert table.uns["groundmetric"]["out_of_bag"]
-    np.testing.assert_allclose(found.mean(), table.obsp["groundmetric_in_sample"].mean())
-    np.testing.assert_allclose(found / found.mean(), entry["out_of_bag"] / entry["out_of_bag"].mean())
+    np.testing.assert_allclose(result.mean(), table.obsp["groundmetric_in_sample"].mean())
+    np.testing.assert_allclose(result / result.mean(), entry["out_of_bag"] / entry["out_of_bag"].mean())
     assert table.obs["groundmetric_held_out"].tolist() == entry["predicted"].tolist()
     np.testing.assert_array_equal(table.obs["groundmetric_held_out_probability"], entry["held_out"].max(axis=1))
 
 
 def test_samples_that_were_not_learned_from_have_the_distances_of_the_metric(cohort):
-    cohort.obs["known"] = cohort.obs["condition"].astype(object).where(cohort.obs["sample"] != "S03")
+    cohort.obs["partial"] = cohort.obs["condition"].astype(object).where(cohort.obs["sample"] != "S03")
     with pytest.warns(UserWarning, match="1 of 10 samples have no label"):
-        gm.tl.learn(cohort, "sample", "known", n_cells=30, n_members=2)
+        gm.tl.learn(cohort, "sample", "partial", n_cells=30, n_members=2)
     table = gm.tl.samples(cohort)
     new = table.obs_names.get_loc("S03")
-    apart, distances = table.obsp["groundmetric_distances"], table.obsp["groundmetric_in_sample"]
-    np.testing.assert_array_equal(apart[new], distances[new])
-    others = np.delete(np.arange(10), new)
-    assert not np.allclose(apart[np.ix_(others, others)], distances[np.ix_(others, others)])
+    in_sample, distances = table.obsp["groundmetric_distances"], table.obsp["groundmetric_in_sample"]
+    np.testing.assert_array_equal(in_sample[new], distances[new])
+    training = np.delete(np.arange(10), new)
+    assert not np.allclose(in_sample[np.ix_(training, training)], distances[np.ix_(training, training)])
     assert table.obs["groundmetric_held_out"].isna().tolist() == (table.obs_names == "S03").tolist()
 
 
@@ -59,21 +59,21 @@ def test_a_single_learner_has_no_distances_out_of_bag(learned_by_one):
 
 def test_the_order_of_cells_makes_no_difference(learned, table):
     mixed = learned[np.random.default_rng(0).permutation(learned.n_obs)].copy()
-    found = gm.tl.samples(mixed)
-    assert found.obs_names.tolist() == mixed.obs["sample"].unique().tolist() != table.obs_names.tolist()
-    again = found[table.obs_names]
+    result = gm.tl.samples(mixed)
+    assert result.obs_names.tolist() == mixed.obs["sample"].unique().tolist() != table.obs_names.tolist()
+    reordered = result[table.obs_names]
     np.testing.assert_allclose(
-        again.obsp["groundmetric_distances"], table.obsp["groundmetric_distances"], rtol=1e-9, atol=1e-12
+        reordered.obsp["groundmetric_distances"], table.obsp["groundmetric_distances"], rtol=1e-9, atol=1e-12
     )
-    np.testing.assert_allclose(again.X, table.X, rtol=1e-6)
-    assert again.obs["n_cells"].equals(table.obs["n_cells"])
-    assert again.obs["condition"].equals(table.obs["condition"])
-    assert again.obsm["cell_types"].equals(table.obsm["cell_types"])
+    np.testing.assert_allclose(reordered.X, table.X, rtol=1e-6)
+    assert reordered.obs["n_cells"].equals(table.obs["n_cells"])
+    assert reordered.obs["condition"].equals(table.obs["condition"])
+    assert reordered.obsm["cell_types"].equals(table.obsm["cell_types"])
 
 
 def test_what_is_the_same_for_all_cells_of_a_sample_is_carried_over(learned, table):
-    own = {"groundmetric_held_out", "groundmetric_held_out_probability"}
-    assert set(table.obs) == {"sample", "patient", "condition", "batch", "n_cells"} | own
+    held_out_columns = {"groundmetric_held_out", "groundmetric_held_out_probability"}
+    assert set(table.obs) == {"sample", "patient", "condition", "batch", "n_cells"} | held_out_columns
     sizes = learned.obs["sample"].value_counts()
     assert table.obs["n_cells"].to_dict() == sizes.to_dict()
     assert table.obs["condition"].dtype == learned.obs["condition"].dtype
@@ -89,10 +89,10 @@ def test_the_number_of_cells_is_that_of_the_file_whatever_was_drawn(cohort, tmp_
     sizes = cohort.obs["sample"].value_counts().to_dict()
     assert part.obs["sample"].value_counts().max() == 20 < min(sizes.values())
     part.write_h5ad(tmp_path / "part.h5ad")
-    for found in (gm.tl.samples(part), gm.tl.samples(tmp_path / "part.h5ad")):
-        assert found.obs["n_cells"].to_dict() == sizes
+    for result in (gm.tl.samples(part), gm.tl.samples(tmp_path / "part.h5ad")):
+        assert result.obs["n_cells"].to_dict() == sizes
     by_patient = gm.tl.samples(part, sample_key="patient").obs["n_cells"]
-    assert by_patient.to_dict() == part.obs["patient"].value_counts().to_dict()  # of others than were learned from
+    assert by_patient.to_dict() == part.obs["patient"].value_counts().to_dict()
 
 
 def test_values_are_means_of_the_drawn_cells(learned, table):
@@ -148,17 +148,17 @@ def test_it_survives_files(table, suffix, tmp_path, write_zarr):
 
 def test_it_can_be_made_from_a_file(learned, table, tmp_path):
     learned.write_h5ad(tmp_path / "cells.h5ad")
-    again = gm.tl.samples(tmp_path / "cells.h5ad")
-    np.testing.assert_array_equal(again.obsp["groundmetric_distances"], table.obsp["groundmetric_distances"])
-    np.testing.assert_allclose(again.X, table.X, rtol=1e-12)
+    reordered = gm.tl.samples(tmp_path / "cells.h5ad")
+    np.testing.assert_array_equal(reordered.obsp["groundmetric_distances"], table.obsp["groundmetric_distances"])
+    np.testing.assert_allclose(reordered.X, table.X, rtol=1e-12)
 
 
 def test_results_without_values_can_be_compared_too(learned, table):
     bare = ad.AnnData(obs=learned.obs, obsm=dict(learned.obsm), uns=dict(learned.uns))
-    found = gm.tl.samples(bare, n_neighbors=4)
-    np.testing.assert_array_equal(found.obsp["groundmetric_distances"], table.obsp["groundmetric_distances"])
-    assert found.X is None
-    assert found.uns["neighbors"]["params"]["n_neighbors"] == 4
+    result = gm.tl.samples(bare, n_neighbors=4)
+    np.testing.assert_array_equal(result.obsp["groundmetric_distances"], table.obsp["groundmetric_distances"])
+    assert result.X is None
+    assert result.uns["neighbors"]["params"]["n_neighbors"] == 4
 
 
 def test_another_column_of_samples_and_of_types(trained):
@@ -175,7 +175,7 @@ def test_another_column_of_samples_and_of_types(trained):
 
 def test_samples_without_drawn_cells_are_named(trained):
     trained.obs["groundmetric_sampled"] &= trained.obs["sample"] != "S03"
-    with pytest.raises(ValueError, match="sample 'S03' has no drawn cell"):
+    with pytest.raises(ValueError, match="sample 'S03' lacks drawn cells"):
         gm.tl.samples(trained)
 
 
@@ -248,11 +248,11 @@ def test_weights_and_genes_that_cannot_be(trained):
 
 
 def test_pseudotime_along_a_line_is_the_order_on_it():
-    place = np.sort(np.random.default_rng(0).uniform(0, 10, 40))
-    time = pseudotime(np.abs(place[:, None] - place), 0, 5)
+    position = np.sort(np.random.default_rng(0).uniform(0, 10, 40))
+    time = pseudotime(np.abs(position[:, None] - position), 0, 5)
     assert time[0] == 0.0
     assert time.max() == 1.0
-    assert spearmanr(time, place).statistic > 0.999
+    assert spearmanr(time, position).statistic > 0.999
 
 
 def test_pseudotime_follows_a_bend_rather_than_the_straight_way():
@@ -263,7 +263,21 @@ def test_pseudotime_follows_a_bend_rather_than_the_straight_way():
 
 
 def test_pseudotime_bridges_any_gap():
-    place = np.concatenate([np.linspace(0, 1, 10), np.linspace(1e4, 1e4 + 1, 10)])
-    time = pseudotime(np.abs(place[:, None] - place), 0, 3)
+    position = np.concatenate([np.linspace(0, 1, 10), np.linspace(1e4, 1e4 + 1, 10)])
+    time = pseudotime(np.abs(position[:, None] - position), 0, 3)
     assert np.isfinite(time).all()
     assert time[:10].max() < time[10:].min()
+
+
+def test_distances_of_many_samples_are_interpolated_from_landmarks():
+    random = np.random.default_rng(0)
+    points = random.normal(size=(300, 1, 3)) + 0.3 * random.normal(size=(300, 4, 3))
+    cells = gm.Distributions(list(points))
+    landmarks, distances = _distances(cells, 60, None, 0)
+    exact = gm.pairwise_distances(cells)
+    assert landmarks.size == 60
+    np.testing.assert_allclose(distances[:, landmarks], exact[:, landmarks])
+    assert np.corrcoef(distances.ravel(), exact.ravel())[0, 1] > 0.97
+    landmarks, distances = _distances(cells[:20], 60, None, 0)
+    np.testing.assert_allclose(distances, exact[:20, :20], rtol=1e-12)
+    assert landmarks.size == 20

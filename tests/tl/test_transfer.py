@@ -1,4 +1,4 @@
-"""tl.transfer: labels by what was scored; genes in any order, with some missing and others more; scales that differ."""
+"""tl.transfer: predictions of the scored estimator; reordered, missing and additional genes; other scales."""
 
 import anndata as ad
 import numpy as np
@@ -45,23 +45,23 @@ def as_distributions(halves, new):
 def test_it_is_what_the_scored_classifier_says(plain, halves):
     train, new, labels = as_distributions(halves, plain[1])
     scored = gm.TransportClassifier(gm.GroundMetricEnsemble(random_state=0)).fit(train, labels)
-    found = plain[0]
-    np.testing.assert_array_equal(found.obsm["groundmetric_probabilities"], scored.predict_proba(new))
-    np.testing.assert_array_equal(found.obs["groundmetric_typicality"], scored.typicality(new))
+    result = plain[0]
+    np.testing.assert_array_equal(result.obsm["groundmetric_probabilities"], scored.predict_proba(new))
+    np.testing.assert_array_equal(result.obs["groundmetric_typicality"], scored.typicality(new))
     np.testing.assert_array_equal(halves[0].uns["groundmetric"]["ensemble"]["held_out"], scored.ensemble_.held_out_)
-    assert found.uns["groundmetric"]["predicted_by"] == "TransportClassifier"
+    assert result.uns["groundmetric"]["predicted_by"] == "TransportClassifier"
 
 
 def test_neighbours_vote_where_they_are_asked_for_or_there_is_no_predictor(plain, halves):
     train, new, labels = as_distributions(halves, plain[1])
     metric = gm.get.metric(halves[0])
-    known = gm.TransportKNeighborsClassifier(5, metric=metric).fit(train, labels)
+    classifier = gm.TransportKNeighborsClassifier(5, metric=metric).fit(train, labels)
     older = halves[0].copy()
     del older.uns["groundmetric"]["predictor"]
-    for found, _ in (transfer(halves[1], halves[0], n_neighbors=5), transfer(halves[1], older)):
-        np.testing.assert_allclose(found.obsm["groundmetric_probabilities"], known.predict_proba(new), rtol=1e-6)
-        assert found.uns["groundmetric"]["predicted_by"] == "votes of the 5 nearest training samples"
-        assert "groundmetric_typicality" not in found.obs
+    for result, _ in (transfer(halves[1], halves[0], n_neighbors=5), transfer(halves[1], older)):
+        np.testing.assert_allclose(result.obsm["groundmetric_probabilities"], classifier.predict_proba(new), rtol=1e-6)
+        assert result.uns["groundmetric"]["predicted_by"] == "votes of the 5 nearest training samples"
+        assert "groundmetric_typicality" not in result.obs
     expected = gm.pairwise_distances(new, train, metric=metric)
     result, cells = plain
     np.testing.assert_allclose(result.obsm["X_groundmetric_distances"], expected, rtol=1e-6)
@@ -73,12 +73,12 @@ def test_a_sample_that_is_far_from_all_is_called_a_guess(halves):
     train, new = halves
     odd = new.copy()
     odd.X[(odd.obs["sample"] == "S04").to_numpy()] *= 4.0
-    with pytest.warns(UnfamiliarWarning, match=r"1 of 4 samples \(e\.g\. 'S04'\) are farther.*is a guess") as caught:
-        found, _ = transfer(odd, train)
+    with pytest.warns(UnfamiliarWarning, match=r"1 of 4 samples \(e\.g\. 'S04'\) are farther.*unreliable") as caught:
+        result, _ = transfer(odd, train)
     assert [warning.category for warning in caught] == [UnfamiliarWarning]
-    assert found.obs_names[found.obs["groundmetric_far"]].tolist() == ["S04"]
-    assert found.obs["groundmetric_typicality"]["S04"] == pytest.approx(1 / 7)
-    assert found.obs["groundmetric_typicality"].drop("S04").min() > 1 / 7
+    assert result.obs_names[result.obs["groundmetric_far"]].tolist() == ["S04"]
+    assert result.obs["groundmetric_typicality"]["S04"] == pytest.approx(1 / 7)
+    assert result.obs["groundmetric_typicality"].drop("S04").min() > 1 / 7
 
 
 @pytest.mark.parametrize("numbers", [True, False])
@@ -95,19 +95,19 @@ def test_ordered_labels_are_predicted_as_numbers(halves, numbers, tmp_path):
     # Six samples are too few for members: the views without labels predict the stage.
     assert train.uns["groundmetric"]["ensemble"]["scores"]["r2"] > 0.1
     train.write_h5ad(tmp_path / "train.h5ad")
-    found, cells = transfer(new, tmp_path / "train.h5ad")
-    order = np.where(found.obs["condition"] == "disease", 1, 0)
-    number = found.obs["groundmetric_number"]
+    result, cells = transfer(new, tmp_path / "train.h5ad")
+    order = np.where(result.obs["condition"] == "disease", 1, 0)
+    number = result.obs["groundmetric_number"]
     assert number[order == 0].max() < number[order == 1].min()
-    assert found.uns["groundmetric"]["predicted_by"] == "TransportRegressor"
-    assert "groundmetric_probability" not in found.obs
+    assert result.uns["groundmetric"]["predicted_by"] == "TransportRegressor"
+    assert "groundmetric_probability" not in result.obs
     if numbers:
-        np.testing.assert_array_equal(found.obs["groundmetric_predicted"], number)
+        np.testing.assert_array_equal(result.obs["groundmetric_predicted"], number)
     else:
-        predicted = found.obs["groundmetric_predicted"]
+        predicted = result.obs["groundmetric_predicted"]
         assert predicted.cat.categories.tolist() == list("zyxw")
         assert predicted.cat.codes.tolist() == number.round().clip(0, 3).astype(int).tolist()
-    found.write_h5ad(tmp_path / "found.h5ad")
+    result.write_h5ad(tmp_path / "found.h5ad")
     assert cells.obs["groundmetric_predicted"].notna().all()
 
 
@@ -119,28 +119,28 @@ def test_other_order_and_more_genes_make_no_difference(plain, halves):
     wide = ad.concat([more, new], axis=1, merge="first")
     order = np.random.default_rng(0).permutation(wide.n_vars)
     for changed in (new[:, ::-1], wide[:, order]):
-        found, cells = transfer(changed, train)
+        result, cells = transfer(changed, train)
         np.testing.assert_allclose(
-            found.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"], rtol=1e-9
+            result.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"], rtol=1e-9
         )
         np.testing.assert_allclose(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"], rtol=1e-9)
-        shares = (one.obsm["groundmetric_probabilities"] for one in (found, plain[0]))
+        shares = (table.obsm["groundmetric_probabilities"] for table in (result, plain[0]))
         np.testing.assert_allclose(*shares, rtol=1e-8)  # points of single or of double precision
 
 
 def test_the_order_of_cells_makes_no_difference(halves):
     train, new = halves
     mixed = new[np.random.default_rng(0).permutation(new.n_obs)]
-    found, cells = transfer(mixed, train, n_neighbors=1)
-    assert found.obs_names.tolist() == mixed.obs["sample"].unique().tolist()
-    assert found.obs["groundmetric_predicted"].astype(str).tolist() == found.obs["condition"].astype(str).tolist()
+    result, cells = transfer(mixed, train, n_neighbors=1)
+    assert result.obs_names.tolist() == mixed.obs["sample"].unique().tolist()
+    assert result.obs["groundmetric_predicted"].astype(str).tolist() == result.obs["condition"].astype(str).tolist()
     drawn = cells[cells.obs["groundmetric_sampled"]]
-    for name, distances in zip(found.obs_names, found.obsm["X_groundmetric_distances"], strict=True):
-        one = drawn[drawn.obs["sample"] == name].obsm["X_groundmetric"]
+    for name, distances in zip(result.obs_names, result.obsm["X_groundmetric_distances"], strict=True):
+        table = drawn[drawn.obs["sample"] == name].obsm["X_groundmetric"]
         chosen = train[train.obs["groundmetric_sampled"] & (train.obs["sample"] == "S07")].obsm["X_groundmetric"]
-        place = found.uns["groundmetric"]["training_samples"].tolist().index("S07")
-        expected = gm.pairwise_distances(*(gm.Distributions(z, np.zeros(len(z))) for z in (one, chosen)))
-        np.testing.assert_allclose(distances[place], expected[0, 0], rtol=1e-9)
+        position = result.uns["groundmetric"]["training_samples"].tolist().index("S07")
+        expected = gm.pairwise_distances(*(gm.Distributions(z, np.zeros(len(z))) for z in (table, chosen)))
+        np.testing.assert_allclose(distances[position], expected[0, 0], rtol=1e-9)
 
 
 def test_missing_genes_count_as_their_mean_in_training(halves):
@@ -153,13 +153,13 @@ def test_missing_genes_count_as_their_mean_in_training(halves):
     values[:, filled.var_names.get_indexer(gone)] = means
     filled.X = values
     expected, _ = transfer(filled, train)
-    left = new[:, ~new.var_names.isin(gone)]
+    reduced = new[:, ~new.var_names.isin(gone)]
     with pytest.warns(UserWarning, match=rf"3 of {len(features)} genes.*of the importance\), e\.g\. '{gone[0]}'"):
-        found, _ = transfer(left[:, ::-1], train)
+        result, _ = transfer(reduced[:, ::-1], train)
     np.testing.assert_allclose(
-        found.obsm["X_groundmetric_distances"], expected.obsm["X_groundmetric_distances"], rtol=1e-5
+        result.obsm["X_groundmetric_distances"], expected.obsm["X_groundmetric_distances"], rtol=1e-5
     )
-    shares = (one.obsm["groundmetric_probabilities"] for one in (found, expected))
+    shares = (table.obsm["groundmetric_probabilities"] for table in (result, expected))
     np.testing.assert_allclose(*shares, rtol=1e-4)
 
 
@@ -169,13 +169,13 @@ def test_too_many_missing_genes_are_an_error_with_examples(halves):
     allowed = int(0.2 * len(features))
     with pytest.warns(UserWarning, match=f"{allowed} of {len(features)} genes"):
         transfer(new[:, ~new.var_names.isin(features[:allowed])], train)
-    few = new[:, ~new.var_names.isin(features[: allowed + 1])]
+    reduced = new[:, ~new.var_names.isin(features[: allowed + 1])]
     with pytest.raises(
         ValueError, match=rf"{allowed + 1} of {len(features)} genes.*e\.g\. '{features[0]}'.*names like"
     ):
-        transfer(few, train)
+        transfer(reduced, train)
     with pytest.warns(UserWarning, match="genes"):
-        transfer(few, train, max_missing=0.5)
+        transfer(reduced, train, max_missing=0.5)
 
 
 @pytest.mark.filterwarnings("ignore:Variable names are not unique")
@@ -193,9 +193,9 @@ def test_training_from_a_file(plain, halves, kind, tmp_path, write_zarr):
     path = {"h5ad": tmp_path / "t.h5ad", "folder": tmp_path / "cells.h5ad", "zarr": tmp_path / "t.zarr"}[kind]
     bare = ad.AnnData(obs=train.obs, obsm=dict(train.obsm), uns=dict(train.uns))  # no values are needed
     write_zarr(bare, path) if kind == "zarr" else bare.write_h5ad(path)
-    found, _ = transfer(new, tmp_path if kind == "folder" else path)
-    np.testing.assert_array_equal(found.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"])
-    assert found.obsm["groundmetric_probabilities"].equals(plain[0].obsm["groundmetric_probabilities"])
+    result, _ = transfer(new, tmp_path if kind == "folder" else path)
+    np.testing.assert_array_equal(result.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"])
+    assert result.obsm["groundmetric_probabilities"].equals(plain[0].obsm["groundmetric_probabilities"])
 
 
 def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path):
@@ -203,13 +203,13 @@ def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path
     metric = gm.get.metric(train)
     metric.save(tmp_path / "metric.gm")
     for trained in (metric, tmp_path / "metric.gm"):
-        found, cells = transfer(new, trained, sample_key="sample")
+        result, cells = transfer(new, trained, sample_key="sample")
         np.testing.assert_array_equal(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"])
-        assert found.obs_names.tolist() == plain[0].obs_names.tolist()
-        assert "groundmetric_predicted" not in found.obs
-    with pytest.raises(ValueError, match="sample_key is None, and a bare metric"):
+        assert result.obs_names.tolist() == plain[0].obs_names.tolist()
+        assert "groundmetric_predicted" not in result.obs
+    with pytest.raises(ValueError, match="sample_key is None, but a bare metric"):
         transfer(new, metric)
-    with pytest.raises(ValueError, match="no feature names"):
+    with pytest.raises(ValueError, match="lacks feature names"):
         transfer(new, gm.GroundMetric(metric.components))
 
 
@@ -217,9 +217,9 @@ def test_backed_new_cells(plain, halves, tmp_path):
     train, new = halves
     new.write_h5ad(tmp_path / "new.h5ad")
     backed = ad.read_h5ad(tmp_path / "new.h5ad", backed="r")
-    found = gm.tl.transfer(backed, train, n_cells=40)
+    result = gm.tl.transfer(backed, train, n_cells=40)
     np.testing.assert_allclose(
-        found.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"], rtol=1e-9
+        result.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"], rtol=1e-9
     )
     assert backed.obsm["X_groundmetric"].shape == (new.n_obs, gm.get.metric(train).n_components)
     backed.file.close()
@@ -229,12 +229,12 @@ def test_backed_new_cells(plain, halves, tmp_path):
 
 def test_no_label_is_predicted_for_a_sample_that_was_learned_from(halves):
     train, new = halves
-    both = ad.concat([train, new])
+    combined = ad.concat([train, new])
     with pytest.warns(UserWarning, match=r"6 samples have the name of a training sample \(e\.g\. 'S01'\)"):
-        found, cells = transfer(both, train)
-    seen = found.obs_names.isin(train.obs["sample"])
-    assert found.obs["groundmetric_predicted"].isna().tolist() == seen.tolist()
-    assert found.obs["groundmetric_probability"].isna().tolist() == seen.tolist()
+        result, cells = transfer(combined, train)
+    seen = result.obs_names.isin(train.obs["sample"])
+    assert result.obs["groundmetric_predicted"].isna().tolist() == seen.tolist()
+    assert result.obs["groundmetric_probability"].isna().tolist() == seen.tolist()
     assert cells.obs["groundmetric_predicted"].isna().sum() == train.n_obs
 
 
@@ -245,7 +245,7 @@ def test_what_comes_out_can_be_compared_written_and_read(plain, halves, tmp_path
     assert gm.tl.samples(tmp_path / "new.h5ad").n_obs == 4
     back = ad.read_h5ad(tmp_path / "result.h5ad")
     assert back.obsm["groundmetric_probabilities"].equals(result.obsm["groundmetric_probabilities"])
-    with pytest.raises(ValueError, match="none of the 6 samples that the metric was learned from"):
+    with pytest.raises(ValueError, match="none of the 6 training samples of the metric"):
         transfer(halves[1], new)
 
 
@@ -258,14 +258,14 @@ def test_values_on_another_scale_are_an_error_unless_forced(halves):
         pytest.warns(UnfamiliarWarning, match="4 of 4 samples"),
     ):
         transfer(new, train, layer="counts", force=True)
-    other = new.copy()
-    other.X = sparse.csr_matrix(1e3 * new.X)
+    scaled = new.copy()
+    scaled.X = sparse.csr_matrix(1e3 * new.X)
     with pytest.raises(ValueError, match=r"adata\.X is on another scale.*times as large as in training"):
-        transfer(other, train)
+        transfer(scaled, train)
     dense = new.X.toarray()
-    other.X = (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
+    scaled.X = (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
     with pytest.raises(ValueError, match="they look standardised"):
-        transfer(other, train)
+        transfer(scaled, train)
     with pytest.raises(ValueError, match="max_missing is 20"):
         transfer(new, train, max_missing=20)
 
@@ -287,8 +287,8 @@ def test_numbers_as_labels_and_another_column_of_samples(halves):
     new.obs = new.obs.rename(columns={"sample": "who"})
     with pytest.raises(ValueError, match=r"sample_key is 'sample', but obs has no such column"):
         transfer(new, train)
-    found, _ = transfer(new, train, sample_key="who")
-    assert found.obs["groundmetric_predicted"].astype(int).tolist() == [0, 0, 1, 1]
+    result, _ = transfer(new, train, sample_key="who")
+    assert result.obs["groundmetric_predicted"].astype(int).tolist() == [0, 0, 1, 1]
 
 
 def test_representations_are_transferred_as_they_are(halves):
@@ -301,12 +301,12 @@ def test_representations_are_transferred_as_they_are(halves):
         cells.obsm["X_groundmetric"], gm.get.metric(train).project(new.obsm["X_mine"]), rtol=1e-6
     )
     new.obsm["X_mine"] = new.obsm["X_mine"][:, :5]
-    with pytest.raises(ValueError, match="has 5 dimensions, the metric was learned on 12"):
+    with pytest.raises(ValueError, match="has 5 dimensions, but the metric was learned from 12"):
         transfer(new, train)
 
 
 def test_folders_and_files_that_hold_no_training(halves, tmp_path):
-    with pytest.raises(ValueError, match=r"is no run of groundmetric learn: it has no cells\.h5ad"):
+    with pytest.raises(ValueError, match=r"is not the folder of a `groundmetric learn` run: it lacks cells\.h5ad"):
         transfer(halves[1], tmp_path)
     halves[1].write_h5ad(tmp_path / "new.h5ad")
     with pytest.raises(ValueError, match=r"no metric in uns\['groundmetric'\]"):

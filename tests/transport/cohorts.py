@@ -40,12 +40,12 @@ def everything(pairs):
 
 
 def block(D, d, points=None):
-    here = slice(D.bounds[d], D.bounds[d + 1])
-    return (D.points if points is None else points)[here], D.weights[here]
+    rows = slice(D.bounds[d], D.bounds[d + 1])
+    return (D.points if points is None else points)[rows], D.weights[rows]
 
 
 def one_by_one(D, points=None):
-    """Values of all pairs, each through the door."""
+    """Return values of all pairs, each solved by the public function."""
     values = []
     for d, e in zip(*all_pairs(D), strict=True):
         (x, a), (y, b) = block(D, d, points), block(D, e, points)

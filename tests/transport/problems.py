@@ -23,15 +23,15 @@ class Problem:
 
 
 def oracle(cost, a, b):
-    """The optimal value by POT, which is given masses of sum 1 and costs of size 1 to be at its best."""
+    """Return the optimal value by POT, which is most accurate for masses of sum 1 and costs up to 1."""
     size, total = np.abs(cost).max() or 1.0, a.sum()
     return size * total * ot.emd2(a / total, b / b.sum(), np.ascontiguousarray(cost / size), numItermax=10**7)
 
 
 def planted(rng, n, m, slack=1.0, barred=None):
-    """A plan and potentials first, the costs around them: the optimal value is known without any solver.
+    """Return costs for a given optimal plan and potentials: no solver is needed to compute the optimal value.
 
-    `barred`: a cost that every second arc has, in place of its own; not those of the plan.
+    `barred` replaces the cost of about half of the arcs, except arcs of the plan.
     """
     a, b = rng.uniform(0.1, 1.0, n), rng.uniform(0.1, 1.0, m)
     b *= a.sum() / b.sum()
@@ -45,10 +45,10 @@ def planted(rng, n, m, slack=1.0, barred=None):
 
 
 def north_west_corner(a, b):
-    """The arcs over which the mass goes when it is shipped in order."""
-    left, right = np.cumsum(a)[:-1], np.cumsum(b)[:-1]
-    cuts = np.sort(np.concatenate([[0.0], left, right]))
-    return np.searchsorted(left, cuts, side="right"), np.searchsorted(right, cuts, side="right")
+    """Return the arcs with flow when mass is shipped in order."""
+    ends_a, ends_b = np.cumsum(a)[:-1], np.cumsum(b)[:-1]
+    cuts = np.sort(np.concatenate([[0.0], ends_a, ends_b]))
+    return np.searchsorted(ends_a, cuts, side="right"), np.searchsorted(ends_b, cuts, side="right")
 
 
 def _in_the_plane(rng, n, m):
@@ -56,8 +56,8 @@ def _in_the_plane(rng, n, m):
 
 
 def _with_duplicates(rng, n, m):
-    places = rng.normal(size=(4, 2))
-    return cdist(places[rng.integers(0, 4, n)], places[rng.integers(0, 4, m)])
+    positions = rng.normal(size=(4, 2))
+    return cdist(positions[rng.integers(0, 4, n)], positions[rng.integers(0, 4, m)])
 
 
 def _of_many_magnitudes(rng, n, m):
@@ -109,7 +109,7 @@ MASSES = {
 
 
 def problem(costs, masses, shape, total=1.0, seed=0):
-    """Costs and masses of these kinds; POT knows the answer."""
+    """Return costs and masses of the given kinds, with the optimal value from POT."""
     rng = np.random.default_rng([seed, *shape])
     cost = COSTS[costs](rng, *shape)
     a, b = (MASSES[masses](rng, size) for size in shape)

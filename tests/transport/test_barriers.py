@@ -15,7 +15,7 @@ from groundmetric.transport import Status, solve, solve_points
 
 
 def exact_value(cost, a, b):
-    """The optimal value in whole numbers of any size; costs of None are no arcs. Masses are Fractions that balance."""
+    """Return the optimal value in exact arithmetic; costs of None exclude arcs. Masses are Fractions that balance."""
     unit = lcm(*(mass.denominator for mass in (*a, *b)))
     graph = nx.DiGraph()
     for i, mass in enumerate(a):
@@ -85,7 +85,8 @@ def test_masses_that_match_but_for_their_last_digits_cross_no_barrier(seed, n, b
     plan = solve(cost, a, b * (a.sum() / b.sum()))
     assert plan.bounds[0] <= truth * (1 + 1e-12)
     assert truth * (1 - 1e-12) <= plan.bounds[1]
-    # In about one case of 500 last digits add up to more than may be dropped: that is said, or far below 8 digits.
+    # In about 1 of 500 cases, the sum of the last digits exceeds the tolerance: the status reports it, or the error is
+    # much smaller than 8 digits.
     assert plan.status is Status.IMPRECISE or abs(plan.value - truth) <= 1e-8 * truth
 
 
@@ -185,7 +186,7 @@ def test_costs_near_the_ends_of_the_range_are_scaled(up, masses):
 
 
 def test_a_value_beyond_all_numbers_is_refused():
-    with pytest.raises(ValueError, match="beyond the largest number there is: divide the costs"):
+    with pytest.raises(ValueError, match="larger than the largest float: divide the costs"):
         solve([[1e300]], [1e10], [1e10])
 
 
@@ -219,7 +220,7 @@ def test_distances_between_tiny_coordinates_are_not_zero(size, k):
 
 
 def test_a_barred_arc_that_has_to_be_used_hides_no_gain():
-    """A mass of 2⁻⁴⁰ must cross 10¹⁵: beside potentials of that size, a gain of 1 for a mass of 1 is like rounding."""
+    """A mass of 2⁻⁴⁰ must cross a cost of 10¹⁵: at potentials of that size, a reduced cost of -1 is within rounding."""
     rng, hidden = np.random.default_rng(0), 0
     for _ in range(2000):
         n, m = rng.integers(2, 6, 2)

@@ -1,4 +1,4 @@
-"""The binding of the C++ core: arrays that it must not read or write are rejected, whatever Python passes."""
+"""The binding of the C++ core: arrays that it must not read or write are rejected for every argument type."""
 
 import threading
 
@@ -91,8 +91,8 @@ def damaged(seed):
     """Parents of a tree in which a few entries were replaced by any number."""
     rng, arguments = np.random.default_rng(seed), problem(6, 5)
     _core.solve_matrix(**arguments)
-    for place in rng.integers(0, 12, rng.integers(1, 4)):
-        arguments["parent"][place] = rng.integers(-3, 15)
+    for node in rng.integers(0, 12, rng.integers(1, 4)):
+        arguments["parent"][node] = rng.integers(-3, 15)
     return arguments
 
 

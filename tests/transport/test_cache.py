@@ -26,7 +26,7 @@ def cohort(n, seed=0, k=2):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """How many pairs were computed."""
+    """Numbers of computed pairs, one for each call."""
     counts = []
     inner = cohort_module.solve_all
 
@@ -42,9 +42,9 @@ def test_the_second_time_nothing_is_computed_and_all_bits_are_the_same(tmp_path,
     D = cohort(12)
     for metric in ("euclidean", gm.GroundMetric([[1.0, 2.0]]), "cityblock"):
         plain = gm.pairwise_distances(D, metric=metric)
-        first, again = (gm.pairwise_distances(D, metric=metric, keep=tmp_path / "d") for _ in range(2))
+        first, second = (gm.pairwise_distances(D, metric=metric, keep=tmp_path / "d") for _ in range(2))
         assert_array_equal(first, plain)
-        assert_array_equal(again, plain)
+        assert_array_equal(second, plain)
         assert computed[-2:] == [66, 0]
 
 
@@ -58,9 +58,9 @@ def test_new_distributions_cost_only_their_rows(tmp_path, computed):
 
 def test_order_and_side_do_not_matter(tmp_path, computed):
     D = cohort(9)
-    whole = gm.pairwise_distances(D, keep=tmp_path / "d")
-    assert_array_equal(gm.pairwise_distances(D[::-1], keep=tmp_path / "d"), whole[::-1, ::-1])
-    assert_array_equal(gm.pairwise_distances(D[5:], D[:5], keep=tmp_path / "d"), whole[5:, :5])
+    distances = gm.pairwise_distances(D, keep=tmp_path / "d")
+    assert_array_equal(gm.pairwise_distances(D[::-1], keep=tmp_path / "d"), distances[::-1, ::-1])
+    assert_array_equal(gm.pairwise_distances(D[5:], D[:5], keep=tmp_path / "d"), distances[5:, :5])
     assert computed == [36, 0, 0]
 
 
@@ -70,8 +70,8 @@ def test_changed_data_masses_or_metric_are_computed_anew(tmp_path, computed):
     weights = np.where(np.arange(32) == 3, 2.0, 1.0)
     heavier = gm.Distributions(D.points, np.repeat(np.arange(4), 8), weights=weights)
     gm.pairwise_distances(D, keep=tmp_path / "d")
-    for other in (moved, heavier):
-        assert_allclose(gm.pairwise_distances(other, keep=tmp_path / "d"), gm.pairwise_distances(other), rtol=1e-13)
+    for changed in (moved, heavier):
+        assert_allclose(gm.pairwise_distances(changed, keep=tmp_path / "d"), gm.pairwise_distances(changed), rtol=1e-13)
         assert computed[-2:] == [3, 6]  # of the first distribution only; then without `keep`
     gm.pairwise_distances(D, metric=gm.GroundMetric(2.0 * np.eye(2)), keep=tmp_path / "d")
     assert computed[-1] == 6
@@ -90,41 +90,41 @@ def test_sparse_points_are_recognised(tmp_path, computed):
 
     D = cohort(4)
     D = gm.Distributions(sparse.csr_matrix(D.points), np.repeat(np.arange(4), 8))
-    first, again = (gm.pairwise_distances(D, keep=tmp_path / "d") for _ in range(2))
-    assert_array_equal(first, again)
+    first, second = (gm.pairwise_distances(D, keep=tmp_path / "d") for _ in range(2))
+    assert_array_equal(first, second)
     assert computed == [6, 0]
 
 
 def test_any_flipped_bit_is_a_distance_to_compute_or_an_error_that_names_the_file(tmp_path):
     D, path = cohort(4), tmp_path / "d"
-    whole = gm.pairwise_distances(D, keep=path)
+    expected = gm.pairwise_distances(D, keep=path)
     content, warned, refused = path.read_bytes(), 0, 0
     used = np.flatnonzero(np.frombuffer(content, np.uint8))
-    for place in used[::3]:
-        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        with warnings.catch_warnings(record=True) as told:
+    for position in used[::3]:
+        path.write_bytes(content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :])
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                found = gm.pairwise_distances(D, keep=path)
+                distances = gm.pairwise_distances(D, keep=path)
             except (Damaged, Foreign) as error:
                 refused += str(path) in str(error)
             else:
-                assert_array_equal(found, whole)
-        assert all(issubclass(warning.category, CacheWarning) for warning in told)
-        warned += bool(told)
+                assert_array_equal(distances, expected)
+        assert all(issubclass(warning.category, CacheWarning) for warning in caught)
+        warned += bool(caught)
     assert warned > 10
     assert refused > 0
 
 
 def test_a_damaged_distance_is_computed_anew_once(tmp_path, computed):
     D, path = cohort(4), tmp_path / "d"
-    whole = gm.pairwise_distances(D, keep=path)
+    expected = gm.pairwise_distances(D, keep=path)
     content = path.read_bytes()
-    at = content.index(struct.pack("<d", whole[0, 1]))
-    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    position = content.index(struct.pack("<d", expected[0, 1]))
+    path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
     with pytest.warns(CacheWarning, match="1 damaged entry"):
-        assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
-    assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
+        assert_array_equal(gm.pairwise_distances(D, keep=path), expected)
+    assert_array_equal(gm.pairwise_distances(D, keep=path), expected)
     assert computed == [6, 1, 0]
 
 
@@ -134,16 +134,16 @@ def test_only_exact_distances_are_kept(tmp_path):
 
 
 def test_two_stores_on_one_file_lose_nothing(tmp_path):
-    one, other = DistanceCache(tmp_path / "d"), DistanceCache(tmp_path / "d")
-    one.put([b"a" * 16], np.array([1.0]))
-    other.put([b"b" * 16], np.array([2.0]))
-    one.put([b"\0" * 16], np.array([3.0]))
-    kept = DistanceCache(tmp_path / "d")
-    assert_array_equal(kept.get([b"a" * 16, b"b" * 16, b"\0" * 16, b"c" * 16]), [1.0, 2.0, 3.0, np.nan])
+    first, second = DistanceCache(tmp_path / "d"), DistanceCache(tmp_path / "d")
+    first.put([b"a" * 16], np.array([1.0]))
+    second.put([b"b" * 16], np.array([2.0]))
+    first.put([b"\0" * 16], np.array([3.0]))
+    reopened = DistanceCache(tmp_path / "d")
+    assert_array_equal(reopened.get([b"a" * 16, b"b" * 16, b"\0" * 16, b"c" * 16]), [1.0, 2.0, 3.0, np.nan])
 
 
 def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
-    """kill -9 while distances are computed and written, a few times over."""
+    """Kill the process (kill -9) three times while distances are computed and written."""
     script = textwrap.dedent("""
         import sys
         import numpy as np
@@ -154,20 +154,20 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
         D = gm.Distributions(rng.normal(size=(4000, 2)), np.repeat(np.arange(40), 100))
         gm.pairwise_distances(D, keep=sys.argv[1])
     """)
-    path, random, known = tmp_path / "d", np.random.default_rng(0), 0
+    path, random, n_stored = tmp_path / "d", np.random.default_rng(0), 0
     for _ in range(3):
         child = subprocess.Popen([sys.executable, "-c", script, str(path)])
-        while child.poll() is None and len(DistanceCache(path)) == known:
+        while child.poll() is None and len(DistanceCache(path)) == n_stored:
             time.sleep(0.002)
         time.sleep(random.uniform(0.0, 0.03))
         child.kill()
         child.wait()
-        before, known = known, len(DistanceCache(path))
-        assert before < known < 780
+        before, n_stored = n_stored, len(DistanceCache(path))
+        assert before < n_stored < 780
     rng = np.random.default_rng(0)
     D = gm.Distributions(rng.normal(size=(4000, 2)), np.repeat(np.arange(40), 100))
     assert_array_equal(gm.pairwise_distances(D, keep=path), gm.pairwise_distances(D))
-    assert [some.name for some in tmp_path.iterdir()] == ["d"]
+    assert [file.name for file in tmp_path.iterdir()] == ["d"]
 
 
 @pytest.mark.parametrize("value", [-1.0, np.inf, np.nan])

@@ -65,28 +65,28 @@ def test_where_no_component_is_used_all_costs_are_zero():
 @each_width
 def test_values_are_those_of_pot(cost, k):
     D = cohort(k)
-    found = pairwise_distances(D, metric=GroundMetric(np.eye(k), cost=cost))
+    distances = pairwise_distances(D, metric=GroundMetric(np.eye(k), cost=cost))
     blocks = [slice(low, high) for low, high in zip(D.bounds[:-1], D.bounds[1:], strict=True)]
     for d, e in [(0, 1), (2, 5)]:
         costs = cdist(D.points[blocks[d]], D.points[blocks[e]], FORMULA[cost])
-        assert found[d, e] == pytest.approx(ot.emd2(D.weights[blocks[d]], D.weights[blocks[e]], costs), rel=1e-9)
+        assert distances[d, e] == pytest.approx(ot.emd2(D.weights[blocks[d]], D.weights[blocks[e]], costs), rel=1e-9)
 
 
 @each_cost
 @each_width
 def test_the_pull_is_the_slope_of_the_value(cost, k):
     D = cohort(k, n=3)
-    pairs, which = placed(D, cost)
+    pairs, selected = placed(D, cost)
     coefficient = np.array([1.0, -2.0, 0.5])
-    pairs.solve(which)
-    pull, step = pairs.pull(which, coefficient), 1e-6
+    pairs.solve(selected)
+    pull, step = pairs.pull(selected, coefficient), 1e-6
     for row, column in [(0, 0), (4, k - 1), (len(D.points) - 1, k // 2)]:
         values = []
         for sign in (1, -1):
             moved = D.points.copy()
             moved[row, column] += sign * step
             pairs.move_all(moved)
-            values.append(coefficient @ pairs.solve(which))
+            values.append(coefficient @ pairs.solve(selected))
         assert pull[row, column] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-6)
 
 
@@ -94,14 +94,14 @@ def test_the_pull_is_the_slope_of_the_value(cost, k):
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_bounds_bracket_the_values_while_points_move(cost, k):
     D = cohort(k)
-    pairs, which = placed(D, cost)
-    pairs.solve(which)
+    pairs, selected = placed(D, cost)
+    pairs.solve(selected)
     random, useful = np.random.default_rng(0), 0
     for size in (1e-3, 0.03, 0.5):
         pairs.move_all(D.points + size * random.normal(size=D.points.shape))
-        lower, upper, (fresh, _) = pairs.lower(which), pairs.upper(which), placed(D, cost)
+        lower, upper, (fresh, _) = pairs.lower(selected), pairs.upper(selected), placed(D, cost)
         fresh.move_all(pairs._points.z)
-        exact = fresh.solve(which)
+        exact = fresh.solve(selected)
         assert (lower <= exact * (1 + 1e-12)).all()
         assert (exact <= upper * (1 + 1e-12)).all()
         useful += np.sum(lower > 0.9 * exact)

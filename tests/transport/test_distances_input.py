@@ -34,7 +34,7 @@ def test_a_metric_for_other_features_is_refused(D, n_features):
 
 def test_features_of_other_names_are_refused():
     A, B = (gm.Distributions(np.eye(2), [0, 1], features=names) for names in (["x", "y"], ["y", "x"]))
-    with pytest.raises(ValueError, match="features of other names"):
+    with pytest.raises(ValueError, match="different feature names"):
         gm.pairwise_distances(A, B)
 
 
@@ -94,9 +94,11 @@ def test_distances_are_accurate_far_from_the_origin():
     rng = np.random.default_rng(0)
     for k in (1, 2, 40):
         D = cohort(rng, [5, 9, 3], k)
-        lattice = np.round(D.points * 1024) / 1024  # so that the shift rounds nothing
-        here, far = (gm.Distributions(lattice + shift, np.repeat(D.names, D.sizes)) for shift in (0.0, 2.0**30))
-        assert_allclose(gm.pairwise_distances(far), gm.pairwise_distances(here), rtol=1e-7)
+        lattice = np.round(D.points * 1024) / 1024  # the shift causes no rounding
+        near_origin, shifted = (
+            gm.Distributions(lattice + shift, np.repeat(D.names, D.sizes)) for shift in (0.0, 2.0**30)
+        )
+        assert_allclose(gm.pairwise_distances(shifted), gm.pairwise_distances(near_origin), rtol=1e-7)
 
 
 @pytest.mark.parametrize(("n", "k"), [(600, 1), (600, 2), (80, 40)])
@@ -149,24 +151,24 @@ def test_single_points_without_a_finite_distance_are_refused(points, metric):
         gm.pairwise_distances(points, metric=metric)
 
 
-@pytest.mark.parametrize("far", [1e14, 1e36, 1e150])
+@pytest.mark.parametrize("fill_value", [1e14, 1e36, 1e150])
 @pytest.mark.parametrize("cost", ["euclidean", "manhattan", "squared"])
 @pytest.mark.parametrize("k", [1, 2, 17, 40])
-def test_distances_do_not_depend_on_other_distributions(far, cost, k):
-    """A fill value in one distribution changes nothing between the others."""
+def test_distances_do_not_depend_on_other_distributions(fill_value, cost, k):
+    """A fill value in one distribution does not change distances between other distributions."""
     D = cohort(np.random.default_rng(0), [5, 9, 3, 4], k)
     points = D.points.copy()
-    points[D.bounds[2] : D.bounds[3]] = far
+    points[D.bounds[2] : D.bounds[3]] = fill_value
     spoiled = gm.Distributions(points, np.repeat(D.names, D.sizes))
     metric = gm.GroundMetric(np.eye(k), cost=cost)
     plain = gm.pairwise_distances(D[[0, 1, 3]], metric=metric)
-    # Very far points are scaled by a power of two: another plan of the same cost may be found, summed in another order.
-    near = {"rtol": 0.0 if far < 1e100 else 1e-15}
-    assert_allclose(gm.pairwise_distances(spoiled, metric=metric)[np.ix_([0, 1, 3], [0, 1, 3])], plain, **near)
-    found, places = gm.kneighbors(spoiled, n_neighbors=1, metric=metric)
+    # Very large coordinates are scaled by a power of two: another optimal plan may result, summed in another order.
+    tolerance = {"rtol": 0.0 if fill_value < 1e100 else 1e-15}
+    assert_allclose(gm.pairwise_distances(spoiled, metric=metric)[np.ix_([0, 1, 3], [0, 1, 3])], plain, **tolerance)
+    distances, indices = gm.kneighbors(spoiled, n_neighbors=1, metric=metric)
     np.fill_diagonal(plain, np.inf)
-    assert_allclose(found[[0, 1, 3], 0], plain.min(axis=1), **near)
-    assert_array_equal(places[[0, 1, 3], 0], np.array([0, 1, 3])[plain.argmin(axis=1)])
+    assert_allclose(distances[[0, 1, 3], 0], plain.min(axis=1), **tolerance)
+    assert_array_equal(indices[[0, 1, 3], 0], np.array([0, 1, 3])[plain.argmin(axis=1)])
 
 
 @pytest.mark.parametrize("solver", ["partial", "coarse"])
@@ -175,16 +177,18 @@ def test_variants_do_not_depend_on_other_distributions(solver):
     points = D.points.copy()
     points[D.bounds[2] :] = 1e20
     spoiled = gm.Distributions(points, np.repeat(D.names, D.sizes))
-    there, alone = (gm.pairwise_distances(some, solver=solver)[0, 1] for some in (spoiled, D[:2]))
-    assert_allclose(there, alone, rtol=1e-12)
+    with_fill_value, alone = (
+        gm.pairwise_distances(distributions, solver=solver)[0, 1] for distributions in (spoiled, D[:2])
+    )
+    assert_allclose(with_fill_value, alone, rtol=1e-12)
 
 
 def test_distances_between_points_beside_one_that_is_far_away():
     x = np.random.default_rng(0).normal(size=(30, 40))
     expected = cdist(x, x)
     x[7] = 1e30
-    kept = np.arange(30) != 7
-    assert_allclose(euclidean(x, x)[np.ix_(kept, kept)], expected[np.ix_(kept, kept)], rtol=1e-9)
+    is_near = np.arange(30) != 7
+    assert_allclose(euclidean(x, x)[np.ix_(is_near, is_near)], expected[np.ix_(is_near, is_near)], rtol=1e-9)
 
 
 def test_a_distribution_that_is_out_of_range_is_named():
@@ -194,27 +198,27 @@ def test_a_distribution_that_is_out_of_range_is_named():
 
 
 class Own(gm.GroundMetric):
-    """Gives a distance of one's own from the point 0."""
+    """Metric that returns `bad_value` as the distance from the point 0."""
 
-    given = -1.0
+    bad_value = -1.0
 
     def distances(self, x, y=None):
-        found = super().distances(x, y)
-        found[(x == 0).all(axis=1)] = self.given
-        return found
+        distances = super().distances(x, y)
+        distances[(x == 0).all(axis=1)] = self.bad_value
+        return distances
 
 
 @pytest.mark.parametrize("solver", ["exact", "partial"])
-@pytest.mark.parametrize("given", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("bad_value", [-1.0, np.nan, np.inf])
 @pytest.mark.parametrize("size", [1, 3])
-def test_bad_distances_of_a_metric_name_the_distribution(solver, given, size):
+def test_bad_distances_of_a_metric_name_the_distribution(solver, bad_value, size):
     points = np.random.default_rng(0).normal(size=(3 * size, 2))
     points[size] = 0.0
     D = gm.Distributions(points, np.repeat(["ann", "bob", "zoe"], size))
     metric = Own(np.eye(2))
-    metric.given = given
+    metric.bad_value = bad_value
     options = {"share": 0.5} if solver == "partial" else {}
-    with pytest.raises(ValueError, match=rf"'bob'.*metric Own.* gave {given:g} as a distance"):
+    with pytest.raises(ValueError, match=rf"'bob'.*metric Own.* gave {bad_value:g} as a distance"):
         gm.pairwise_distances(D, metric=metric, solver=solver, **options)
     with pytest.raises(ValueError, match="'bob'"):
         gm.kneighbors(D, n_neighbors=1, metric=metric)

@@ -9,9 +9,9 @@ from .cohorts import cohort, everything, transport
 
 
 def test_batches_on_threads_give_the_same_bits(monkeypatch):
-    monkeypatch.setattr(pairs, "_LINE_BATCH", 50.0)  # so that there are many
+    monkeypatch.setattr(pairs, "_LINE_BATCH", 50.0)  # several batches
     D = cohort(np.random.default_rng(0), [25, 30, 1, 32, 29, 31, 27, 33], 1, "both")
-    one, two = (transport(D, n_jobs=n_jobs) for n_jobs in (1, 2))
-    assert_array_equal(one.solve(everything(one)), two.solve(everything(two)))
-    some = everything(one)[::3]
-    assert_array_equal(one.pull(some, np.ones(some.size)), two.pull(some, np.ones(some.size)))
+    serial, threaded = (transport(D, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert_array_equal(serial.solve(everything(serial)), threaded.solve(everything(threaded)))
+    selected = everything(serial)[::3]
+    assert_array_equal(serial.pull(selected, np.ones(selected.size)), threaded.pull(selected, np.ones(selected.size)))

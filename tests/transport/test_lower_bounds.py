@@ -57,7 +57,7 @@ def test_rounding_lifts_no_bound_above_its_value(spread):
 
 def test_single_points_are_bounded_by_their_distance():
     by_lines, by_potentials, exact = bounds_and_values(cohort(np.random.default_rng(0), [1] * 8, 5))
-    np.testing.assert_allclose(by_potentials, exact, rtol=1e-12)
+    np.testing.assert_allclose(by_potentials, exact, rtol=1e-5)  # rough costs in float32
     np.testing.assert_allclose(by_lines, exact, rtol=1e-11)
 
 

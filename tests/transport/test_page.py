@@ -1,4 +1,4 @@
-"""The code of docs/transport.md runs, block after block, and does what the text says."""
+"""The code of docs/transport.md runs, block after block, and prints the output in the text."""
 
 import re
 from pathlib import Path

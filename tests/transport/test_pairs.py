@@ -1,4 +1,4 @@
-"""Many pairs whose points move: values, whatever the moves, the memory and the threads."""
+"""Values of many pairs with moving points do not depend on the moves, the memory and the threads."""
 
 import numpy as np
 import pytest
@@ -31,9 +31,9 @@ def test_values_are_those_of_single_solves(D):
 
 
 def test_only_the_pairs_asked_for_are_solved_and_in_that_order(D):
-    pairs, which = transport(D), np.array([13, 2, 7])
-    assert_allclose(pairs.solve(which), one_by_one(D)[which], rtol=1e-12)
-    assert_array_equal(np.flatnonzero(np.isfinite(pairs.answers.value)), np.sort(which))
+    pairs, selected = transport(D), np.array([13, 2, 7])
+    assert_allclose(pairs.solve(selected), one_by_one(D)[selected], rtol=1e-12)
+    assert_array_equal(np.flatnonzero(np.isfinite(pairs.answers.value)), np.sort(selected))
 
 
 def test_warm_values_are_those_of_fresh_transport(D):
@@ -89,12 +89,12 @@ def test_values_do_not_depend_on_memory(D):
     by_memory = [transport(D, memory=memory) for memory in (0.0, bytes_for_some, 2e9)]
     rng = np.random.default_rng(2)
     for points in walk(rng, D, 6):
-        which = rng.permutation(everything(by_memory[0]))[: rng.integers(1, 21)]
+        selected = rng.permutation(everything(by_memory[0]))[: rng.integers(1, 21)]
         for pairs in by_memory:
             pairs.move_all(points)
-        none, some, plenty = (pairs.solve(which) for pairs in by_memory)
-        assert_allclose(none, plenty, rtol=1e-12)
-        assert_allclose(some, plenty, rtol=1e-12)
+        without_memory, little_memory, large_memory = (pairs.solve(selected) for pairs in by_memory)
+        assert_allclose(without_memory, large_memory, rtol=1e-12)
+        assert_allclose(little_memory, large_memory, rtol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -140,13 +140,15 @@ def test_large_pairs_need_no_matrix_and_have_the_same_values(monkeypatch):
     D = gm.Distributions(random.normal(size=(130, 3)), np.repeat([0, 1, 2], [50, 40, 40]), weights=random.rand(130))
     usual = gm.pairwise_distances(D)
     monkeypatch.setattr(module, "DENSE_LIMIT", 45 * 40)  # the pairs with the first distribution
-    monkeypatch.setattr(module.PairTransport, "_solve_dense", lambda self, *some: _count_small(self, *some, usual))
+    monkeypatch.setattr(
+        module.PairTransport, "_solve_dense", lambda self, *arguments: _count_small(self, *arguments, usual)
+    )
     np.testing.assert_allclose(gm.pairwise_distances(D), usual, rtol=1e-12)
 
 
-def _count_small(transport, which, enough, usual):
-    assert which.tolist() == ([2] if which.size else [])
-    for pair in which:
+def _count_small(transport, selected, enough, usual):
+    assert selected.tolist() == ([2] if selected.size else [])
+    for pair in selected:
         transport.answers.value[pair] = usual[transport.first[pair], transport.second[pair]]
 
 
@@ -183,19 +185,19 @@ def test_pairs_that_no_memory_holds_are_refused_before_the_work_begins(monkeypat
     assert transport(D, pairs=(np.array([1]), np.array([2]))).solve(np.array([0])).size == 1
 
 
-def walk_together(D, one, other, n_steps=6):
-    """Move and solve both in the same way; after each step, all that can be asked must be the same to the bit."""
+def walk_together(D, first, second, n_steps=6):
+    """Move and solve two transports in the same way; after each step, all their results must have the same bits."""
     rng = np.random.default_rng(1)
     for points in walk(rng, D, n_steps):
-        which = np.sort(rng.permutation(everything(one))[: rng.integers(1, one.first.size)])
-        coefficient = rng.normal(size=which.size)
-        for pairs in (one, other):
+        selected = np.sort(rng.permutation(everything(first))[: rng.integers(1, first.first.size)])
+        coefficient = rng.normal(size=selected.size)
+        for pairs in (first, second):
             pairs.move_all(points)
-        assert_array_equal(other.upper(everything(one)), one.upper(everything(one)))
-        assert_array_equal(other.lower(everything(one)), one.lower(everything(one)))
-        assert_array_equal(other.solve(which), one.solve(which))
-        assert_array_equal(other.answers.pivots, one.answers.pivots)
-        assert_array_equal(other.pull(which, coefficient), one.pull(which, coefficient))
+        assert_array_equal(second.upper(everything(first)), first.upper(everything(first)))
+        assert_array_equal(second.lower(everything(first)), first.lower(everything(first)))
+        assert_array_equal(second.solve(selected), first.solve(selected))
+        assert_array_equal(second.answers.pivots, first.answers.pivots)
+        assert_array_equal(second.pull(selected, coefficient), first.pull(selected, coefficient))
 
 
 @pytest.mark.parametrize("weights", ALL_WEIGHTS)
@@ -216,9 +218,9 @@ def test_bases_beyond_the_memory_start_cold_and_the_others_warm():
     assert 0 < fits.sum() < fits.size
     cold = transport(D, memory=0.0)
     for _ in range(2):
-        for some in (pairs, cold):
-            some.move_all(D.points)
-            some.solve(everything(some))
+        for solved in (pairs, cold):
+            solved.move_all(D.points)
+            solved.solve(everything(solved))
     assert not pairs.answers.pivots[fits].any()
     assert_array_equal(pairs.answers.pivots[~fits], cold.answers.pivots[~fits])
     assert cold.answers.pivots[~fits].any()
@@ -226,12 +228,12 @@ def test_bases_beyond_the_memory_start_cold_and_the_others_warm():
 
 def test_bases_beyond_the_memory_last_until_points_move():
     D = cohort(np.random.default_rng(0), SIZES, 2)
-    whole, apart = transport(D), transport(D, memory=0.0)
-    whole.solve(everything(whole))
-    for some in (everything(apart)[::2], everything(apart)[1::2]):
-        apart.solve(some)
-    coefficient = np.linspace(-1.0, 1.0, everything(whole).size)
-    assert_array_equal(apart.pull(everything(apart), coefficient), whole.pull(everything(whole), coefficient))
+    stored, unstored = transport(D), transport(D, memory=0.0)
+    stored.solve(everything(stored))
+    for selected in (everything(unstored)[::2], everything(unstored)[1::2]):
+        unstored.solve(selected)
+    coefficient = np.linspace(-1.0, 1.0, everything(stored).size)
+    assert_array_equal(unstored.pull(everything(unstored), coefficient), stored.pull(everything(stored), coefficient))
 
 
 @pytest.mark.parametrize("cost", list(Cost))
@@ -245,10 +247,10 @@ def test_values_are_left_out_only_where_they_are_certainly_enough(cost, k):
         values = placed(D, points, cost=cost).solve(everything(pairs))
         pairs.move_all(points)
         enough = values * random.uniform(0.5, 1.0 + 1e-6, values.size)
-        found = pairs.solve(everything(pairs), enough)
-        certain = np.isinf(found)
+        results = pairs.solve(everything(pairs), enough)
+        certain = np.isinf(results)
         assert (values[certain] >= enough[certain] * (1 - 1e-12)).all()
-        assert_allclose(found[~certain], values[~certain], rtol=1e-12)
+        assert_allclose(results[~certain], values[~certain], rtol=1e-12)
         assert_array_equal(pairs.answers.bound, certain)
         assert (pairs.lower(everything(pairs)) <= values * (1 + 1e-12)).all()
         left_out += certain.sum()
@@ -258,12 +260,12 @@ def test_values_are_left_out_only_where_they_are_certainly_enough(cost, k):
 @pytest.mark.parametrize("scale", [1e-130, 1e-6, 1e6, 1e140])
 def test_what_is_certain_does_not_depend_on_the_units(scale):
     D = cohort(np.random.default_rng(0), [12, 15, 9], 3)
-    found = []
+    skipped = []
     for unit in (1.0, scale):
         pairs = transport(D)
         pairs.move_all(D.points * unit)
         values = pairs.solve(everything(pairs)).copy()
         pairs.move_all(D.points * unit * 1.01)
-        found.append(np.isinf(pairs.solve(everything(pairs), values * np.array([0.9, 1.0, 1.2]))))
-    assert_array_equal(*found)
-    assert found[0].tolist() == [True, True, False]
+        skipped.append(np.isinf(pairs.solve(everything(pairs), values * np.array([0.9, 1.0, 1.2]))))
+    assert_array_equal(*skipped)
+    assert skipped[0].tolist() == [True, True, False]

@@ -20,13 +20,13 @@ def test_batches_hold_every_place_once_and_the_largest_first(work, n_jobs, batch
     order = np.concatenate([*batches, np.empty(0, int)])
     assert_array_equal(np.sort(order), np.arange(work.size))
     assert (np.diff(work[order]) <= 0).all()
-    assert all(places.size for places in batches)
+    assert all(indices.size for indices in batches)
 
 
 @given(works, st.floats(0.5, 50))
 def test_a_batch_is_closed_once_it_is_full(work, batch):
-    for places in in_batches(work, 2, batch):
-        assert work[places[:-1]].sum() <= batch
+    for indices in in_batches(work, 2, batch):
+        assert work[indices[:-1]].sum() <= batch
 
 
 @given(works.filter(len), st.floats(0.5, 50))
@@ -35,7 +35,7 @@ def test_one_thread_gets_one_batch(work, batch):
 
 
 def test_equal_work_is_cut_into_equal_batches():
-    assert [places.tolist() for places in in_batches(np.ones(6), 2, 2.0)] == [[0, 1], [2, 3], [4, 5]]
+    assert [indices.tolist() for indices in in_batches(np.ones(6), 2, 2.0)] == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize("n_jobs", [None, 1, 2, 5])

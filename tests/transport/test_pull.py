@@ -11,18 +11,18 @@ from .cohorts import ALL_WEIGHTS, cohort, everything, one_by_one, transport, wal
 SIZES = [3, 6, 1, 4]
 
 
-def solved_pull(pairs, which, coefficient):
-    pairs.solve(which)
-    return pairs.pull(which, coefficient)
+def solved_pull(pairs, selected, coefficient):
+    pairs.solve(selected)
+    return pairs.pull(selected, coefficient)
 
 
 def finite_differences(function, points, step=1e-5):
     slopes = np.empty_like(points)
-    for place in np.ndindex(points.shape):
-        ahead, behind = points.copy(), points.copy()
-        ahead[place] += step
-        behind[place] -= step
-        slopes[place] = (function(ahead) - function(behind)) / (2 * step)
+    for index in np.ndindex(points.shape):
+        ahead, back = points.copy(), points.copy()
+        ahead[index] += step
+        back[index] -= step
+        slopes[index] = (function(ahead) - function(back)) / (2 * step)
     return slopes
 
 
@@ -42,12 +42,12 @@ def test_pull_is_the_slope_of_the_values(k, weights):
 def test_pull_is_the_slope_after_warm_solves_too(k):
     rng = np.random.default_rng(k)
     D = cohort(rng, SIZES, k, "both")
-    pairs, which = transport(D), np.array([4, 0, 5])
-    coefficient = rng.normal(size=which.size)
+    pairs, selected = transport(D), np.array([4, 0, 5])
+    coefficient = rng.normal(size=selected.size)
     for points in walk(rng, D, 4):
         pairs.move_all(points)
-        pull = solved_pull(pairs, which, coefficient)
-    slopes = finite_differences(lambda places: coefficient @ one_by_one(D, places)[which], points)
+        pull = solved_pull(pairs, selected, coefficient)
+    slopes = finite_differences(lambda moved: coefficient @ one_by_one(D, moved)[selected], points)
     assert_allclose(pull, slopes, rtol=1e-6, atol=1e-8)
 
 
@@ -95,25 +95,25 @@ def test_pulls_of_a_pair_balance(k):
 def test_pull_is_linear_in_the_coefficients(k):
     D = cohort(np.random.default_rng(0), SIZES, k, "both")
     pairs = transport(D)
-    which = everything(pairs)
-    together = solved_pull(pairs, which, np.arange(6.0))
-    singly = sum(pairs.pull(which[p : p + 1], np.array([float(p)])) for p in which)
-    assert_allclose(together, singly, rtol=1e-12, atol=1e-14)
+    selected = everything(pairs)
+    pull = solved_pull(pairs, selected, np.arange(6.0))
+    sum_of_pulls = sum(pairs.pull(selected[p : p + 1], np.array([float(p)])) for p in selected)
+    assert_allclose(pull, sum_of_pulls, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_pull_does_not_depend_on_memory(k):
     rng = np.random.default_rng(k)
     D = cohort(rng, [7, 9, 12, 5, 8], k, "both")
-    none, some, plenty = (transport(D, memory=memory) for memory in (0.0, 20 * 50, 2e9))
+    without_memory, little_memory, large_memory = (transport(D, memory=memory) for memory in (0.0, 20 * 50, 2e9))
     for points in walk(rng, D, 4):
-        which = rng.permutation(10)[:6]
+        selected = rng.permutation(10)[:6]
         coefficient = rng.normal(size=6)
-        for pairs in (none, some, plenty):
+        for pairs in (without_memory, little_memory, large_memory):
             pairs.move_all(points)
-        pull = solved_pull(plenty, which, coefficient)
-        assert_allclose(solved_pull(none, which, coefficient), pull, rtol=1e-12, atol=1e-14)
-        assert_allclose(solved_pull(some, which, coefficient), pull, rtol=1e-12, atol=1e-14)
+        pull = solved_pull(large_memory, selected, coefficient)
+        assert_allclose(solved_pull(without_memory, selected, coefficient), pull, rtol=1e-12, atol=1e-14)
+        assert_allclose(solved_pull(little_memory, selected, coefficient), pull, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("k", [1, 2])

@@ -33,19 +33,19 @@ def test_the_position_is_that_of_the_first_minimum(kind, size, seed, n_values):
 @each_kind
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 31, 32, 33, 130])
 def test_the_minimum_is_found_at_every_position(kind, size):
-    for place in range(size):
+    for expected in range(size):
         row = np.ones(size)
-        row[place] = -1
-        assert scan(kind, row, np.zeros(size))[2] == place
+        row[expected] = -1
+        assert scan(kind, row, np.zeros(size))[2] == expected
 
 
 @each_kind
 @pytest.mark.parametrize("size", [1, 16, 17, 33, 130])
 def test_closed_sinks_are_skipped(kind, size):
-    for place in range(size):
+    for expected in range(size):
         levels = np.full(size, KINDS[kind][2])
-        levels[place] = 0
-        assert scan(kind, np.arange(size), levels)[2] == place
+        levels[expected] = 0
+        assert scan(kind, np.arange(size), levels)[2] == expected
 
 
 @each_kind

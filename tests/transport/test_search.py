@@ -27,9 +27,9 @@ def brute_force(A, B, n_neighbors, metric="euclidean"):
 
 
 def assert_nearest(A, B, n_neighbors, metric="euclidean"):
-    found, expected = gm.kneighbors(A, B, n_neighbors, metric), brute_force(A, B, n_neighbors, metric)
-    assert_array_equal(found[0], expected[0])
-    assert_array_equal(found[1], expected[1])
+    result, expected = gm.kneighbors(A, B, n_neighbors, metric), brute_force(A, B, n_neighbors, metric)
+    assert_array_equal(result[0], expected[0])
+    assert_array_equal(result[1], expected[1])
 
 
 def clusters(n_clusters, per_cluster, k=2, seed=0):
@@ -70,10 +70,10 @@ def test_neighbours_among_single_points_on_a_lattice(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_equal_distances_go_by_index(seed):
-    """Every distribution is there several times, with its points in other orders: all distances tie."""
+    """Every distribution occurs several times, with permuted points: distances tie."""
     rng = np.random.default_rng(seed)
-    places = [rng.normal(size=(rng.integers(1, 6), 2)) for _ in range(4)]
-    D = gm.Distributions.from_arrays([rng.permutation(places[d]) for d in rng.integers(0, 4, 16)])
+    shapes = [rng.normal(size=(rng.integers(1, 6), 2)) for _ in range(4)]
+    D = gm.Distributions.from_arrays([rng.permutation(shapes[d]) for d in rng.integers(0, 4, 16)])
     assert_nearest(D, None, 3)
     assert_nearest(D[:5], D[5:], 3)
 
@@ -90,11 +90,11 @@ def test_a_copy_with_its_points_in_another_order_is_the_nearest():
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("spread", [1.0, 1e-6, 1e-9])
 def test_rounding_in_the_bounds_rules_no_neighbour_out(seed, spread):
-    """Shifted copies of one shape, so that bounds are tight, at coordinates far larger than the shifts."""
+    """Shifted copies of one shape have tight bounds; the coordinates are much larger than the shifts."""
     rng = np.random.default_rng(seed)
     shape = rng.normal(size=(7, 2))
-    places = [shape + spread * rng.normal(size=2) + 1e6 * (d % 2) for d in range(16)]
-    assert_nearest(gm.Distributions.from_arrays(places), None, 3)
+    copies = [shape + spread * rng.normal(size=2) + 1e6 * (d % 2) for d in range(16)]
+    assert_nearest(gm.Distributions.from_arrays(copies), None, 3)
 
 
 def test_a_distribution_among_its_own_cohort_given_twice_is_its_own_nearest():
@@ -141,8 +141,10 @@ def test_solves_are_counted_where_nothing_can_be_pruned():
 
 def test_threads_find_the_same_neighbours():
     D = clusters(3, 5)
-    for one, two in zip(gm.kneighbors(D, n_neighbors=4), gm.kneighbors(D, n_neighbors=4, n_jobs=2), strict=True):
-        assert_array_equal(one, two)
+    for serial, threaded in zip(
+        gm.kneighbors(D, n_neighbors=4), gm.kneighbors(D, n_neighbors=4, n_jobs=2), strict=True
+    ):
+        assert_array_equal(serial, threaded)
 
 
 @pytest.mark.parametrize("n_neighbors", [0, -1, 4])
@@ -170,9 +172,9 @@ def test_nearest_needs_only_that_bounds_are_below(seed, n_queries, n_candidates,
         return exact[rows, cols]
 
     lower = exact * np.where(rng.random(exact.shape) < tightness, 1.0, rng.random(exact.shape))
-    found = nearest(lower, n_neighbors, solve)
-    found, expected = (np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors] for distances in (found, exact))
-    assert_array_equal(found, expected)
+    result = nearest(lower, n_neighbors, solve)
+    indices, expected = (np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors] for distances in (result, exact))
+    assert_array_equal(indices, expected)
     assert len(set(solved)) == len(solved)
 
 
@@ -198,10 +200,10 @@ def test_sharper_bounds_save_solves_and_change_nothing():
         sharpened.extend(zip(rows.tolist(), cols.tolist(), strict=True))
         return sharp[rows, cols]
 
-    found = nearest(rough, 3, solve, sharpen)
+    result = nearest(rough, 3, solve, sharpen)
     with_sharp, solved[:] = sum(solved), []
     expected = nearest(rough, 3, solve)
-    assert_array_equal(np.sort(found, axis=1)[:, :3], np.sort(expected, axis=1)[:, :3])
+    assert_array_equal(np.sort(result, axis=1)[:, :3], np.sort(expected, axis=1)[:, :3])
     assert len(set(sharpened)) == len(sharpened)
     assert with_sharp < 0.25 * sum(solved)
 

@@ -37,7 +37,7 @@ def assert_feasible(potentials, cost):
 
 
 def assert_proved(plan, task):
-    """The plan ships the masses, costs what it says, and the potentials show that no plan costs less."""
+    """Assert that the plan ships the masses, `value` is its cost, and the potentials prove it optimal."""
     u, v = plan.potentials
     assert plan.status is Status.OPTIMAL
     assert_marginals(plan, task)
@@ -143,12 +143,12 @@ def test_zero_masses_neither_send_nor_receive():
 
 def test_costs_of_points_without_mass_do_not_matter():
     task = problem("plane", "some zero", (12, 15))
-    other = task.cost.copy()
-    other[task.a == 0] = -1e6
-    other[:, task.b == 0] = 1e6
-    plan = gm.transport.solve(other, task.a, task.b)
+    changed = task.cost.copy()
+    changed[task.a == 0] = -1e6
+    changed[:, task.b == 0] = 1e6
+    plan = gm.transport.solve(changed, task.a, task.b)
     assert plan.value == gm.transport.solve(task.cost, task.a, task.b).value
-    assert_feasible(plan.potentials, other)
+    assert_feasible(plan.potentials, changed)
 
 
 def test_equal_masses_ship_exact_fractions():

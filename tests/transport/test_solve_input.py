@@ -1,4 +1,4 @@
-"""What `solve` takes, and what it refuses."""
+"""Valid and invalid input of `solve`."""
 
 import numpy as np
 import pytest
@@ -34,9 +34,9 @@ def read_only(array):
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_any_form_of_the_same_costs_has_the_same_plan(form):
-    given = form(WHOLE)
-    plain = np.array(given, dtype=np.float64, order="C")
-    plan, expected = gm.transport.solve(given), gm.transport.solve(plain)
+    cost = form(WHOLE)
+    plain = np.array(cost, dtype=np.float64, order="C")
+    plan, expected = gm.transport.solve(cost), gm.transport.solve(plain)
     assert plan.value == expected.value
     assert_array_equal(plan.rows, expected.rows)
     assert_array_equal(plan.cols, expected.cols)

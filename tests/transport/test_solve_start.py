@@ -126,9 +126,9 @@ def solve_basis():
     return gm.transport.solve(problem("plane", "equal", (3, 4)).cost).basis
 
 
-def entry(place, value):
+def entry(index, value):
     def change(array):
-        array[place] = value
+        array[index] = value
         return array
 
     return change
@@ -144,7 +144,7 @@ BROKEN = {
     "sink below the root": ({"parent": entry(5, 7)}, r"start.parent\[5\] is 7"),
     "source below a source": ({"parent": entry(0, 1)}, r"start.parent\[0\] is 1"),
     "root below a node": ({"parent": entry(7, 0)}, r"start.parent\[7\] is 0: expected -1 for the root"),
-    "cycle": ({"parent": lambda p: np.array([3, 4, 5, 0, 1, 2, 0, -1], p.dtype)}, "start.parent is no tree"),
+    "cycle": ({"parent": lambda p: np.array([3, 4, 5, 0, 1, 2, 0, -1], p.dtype)}, "start.parent is not a tree"),
     "too short": ({"parent": lambda p: p[1:]}, "start is a basis of 3 × 3"),
     "two dimensions": ({"parent": lambda p: p.reshape(2, 4)}, "start is a basis of"),
     "potential too short": ({"potential": lambda v: v[1:]}, r"start.potential has shape \(7,\)"),

@@ -1,5 +1,5 @@
-"""Cells from AnnData or from an .h5ad file: which sample each is from, and only the values that are asked for."""
+"""Cells of an AnnData or an .h5ad file: samples, labels, values, and stored results."""
 
 from .._internal.validation import need
 
-need("anndata")  # before any module of this package asks for it, or for what it brings, in vain
+need("anndata")  # an error with advice, before modules of this package import anndata

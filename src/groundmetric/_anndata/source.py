@@ -1,9 +1,9 @@
-"""Cells from an AnnData in memory, backed or lazy, or from an .h5ad file (or a .zarr folder): only what is asked for.
+"""Cells of an AnnData (in memory, backed or lazy), an .h5ad file or a .zarr folder, read in pieces.
 
-`Source` opens the cells. A matrix of cells × genes, in memory, in a file or in blocks of Dask, is read in pieces of
-wanted rows and columns. Matrices stored by rows (CSR, dense) come in pieces of whole rows, those stored by columns
-(CSC) in pieces of whole columns, those of Dask in its blocks, so that every value is read once and in the order in
-which it lies in the file. Sums over rows or columns are taken piece by piece.
+`Source` opens the cells. A matrix of cells × genes, in memory, in a file or in blocks of Dask, is read in pieces of the
+requested rows and columns: whole rows of matrices stored by rows (CSR, dense), whole columns of matrices stored by
+columns (CSC), blocks of Dask arrays. Every value is thus read once, in the order of the file. Statistics are summed
+piece by piece.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from scipy import sparse
 
 from .._internal.validation import ParameterError, refuse_mask
 
-# Values in a piece, about, those between wanted rows included: large enough to be quick, small beside any memory.
+# Approximate number of values in a piece (32 MB), counting skipped rows in between.
 _PIECE = 4_000_000
-# In a file, a stretch is read whole if at least one of so many rows of it is wanted: picking them is slower than that.
-_PICKED = 10
-# An array that is filled strip by strip has room for this many times what the strips so far let expect.
-_ROOM = 1.05
+# A range of rows of a file is read completely if at least one in this many rows is requested: indexed access is slower.
+_SPARSENESS = 10
+# Factor by which the buffer of a sparse matrix exceeds the size extrapolated from the pieces read so far.
+_MARGIN = 1.05
 
-# Features that are a panel (markers, measurements), in which a single one in other units counts; genes are more.
+# Up to this number, features are a panel of markers or measurements, which may differ in units; genes are more.
 PANEL = 100
-# Share of zeros from which non-negative values of many features are taken for counts of genes, or logarithms of these.
-_SOME_ZEROS = 0.05
+# Non-negative values of more features with at least this share of zeros are counts of genes or their logarithms.
+_MIN_ZEROS = 0.05
 
 
 class Source:
-    """Cells, their annotations and their matrices, of which nothing is read before it is asked for.
+    """Cells, their annotations and their matrices, which are read on demand.
 
     >>> with Source("cells.h5ad") as source:  # doctest: +SKIP
     ...     source.obs, source.matrix(layer="log")
@@ -48,92 +48,84 @@ class Source:
 
     def __init__(self, cells: Any) -> None:
         self._file: Any = None
+        self.adata: Any = None
         if isinstance(cells, str | os.PathLike):
-            self._open(Path(cells))
-        elif isinstance(cells, ad.AnnData):
-            self.adata: Any = cells
-            self.obs, self.var = _in_memory(cells.obs), _in_memory(cells.var)
-        else:
-            one = "; give one modality, mdata['rna'], or all to Modalities.from_mudata" if hasattr(cells, "mod") else ""
-            raise TypeError(
-                f"cells are a {type(cells).__name__}: expected an AnnData or the path of an .h5ad file{one}"
-            )
-
-    def _open(self, path: Path) -> None:
-        """Open a file without its matrices: anndata's backed mode would load all layers."""
-        self._file = _open_store(path)
-        try:
+            # Not through anndata's backed mode, which would load all layers.
+            self._file = _open_store(Path(cells))
             for part in ("obs", "var"):
                 if part not in self._file:
-                    raise ValueError(f"{str(path)!r} is no .h5ad file: it has no {part!r}")
+                    self.close()
+                    raise ValueError(f"{str(cells)!r} is not an .h5ad file: it lacks {part!r}")
             self.obs, self.var = (ad.io.read_elem(self._file[part]) for part in ("obs", "var"))
-            self.adata = None
-        except BaseException:
-            self.close()
-            raise
+        elif isinstance(cells, ad.AnnData):
+            self.adata = cells
+            # `anndata.experimental.read_lazy` does not load obs and var.
+            self.obs, self.var = (
+                frame if isinstance(frame, pd.DataFrame) else frame.to_memory() for frame in (cells.obs, cells.var)
+            )
+        else:
+            hint = "; give one modality, mdata['rna'], or use Modalities.from_mudata" if hasattr(cells, "mod") else ""
+            raise TypeError(f"cells are a {type(cells).__name__}: expected an AnnData or a path{hint}")
 
     @property
     def on_disk(self) -> bool:
-        """Are cells read from a file, rather than held in memory (their values at least by Dask) and written to?"""
+        """Whether the cells are in a file or lazy, rather than an AnnData in memory that results are added to."""
         return self.adata is None or self.adata.isbacked or not isinstance(self.adata.obs, pd.DataFrame)
 
     @property
     def genes(self) -> pd.Index:
         return self.var.index
 
+    def _entries(self, part: str) -> Mapping[str, Any]:
+        return self._file.get(part, {}) if self.adata is None else getattr(self.adata, part)
+
     def matrix(self, layer: str | None = None) -> Any:
-        """X (also by that name) or a layer."""
+        """Return X (layer None or "X") or a layer."""
         if layer is None or (layer == "X" and not self.has_matrix(layer)):
             X = self._stored("X") if self.adata is None else self.adata.X
             if X is None:
                 raise ValueError("X is empty: give the layer that holds the values (layer=…)")
             return X
-        return self._named("layers", layer, "layer")
+        return self._entry("layers", layer, "layer")
 
     def has_matrix(self, layer: str | None = None) -> bool:
-        """Files of results hold cells without values."""
+        """Return whether X or a layer exists; result files have cells without values."""
         if layer is None:
             return (self._file.get("X") if self.adata is None else self.adata.X) is not None
-        return layer in (self._file.get("layers", {}) if self.adata is None else self.adata.layers)
+        return layer in self._entries("layers")
 
     def has_representation(self, use_rep: str) -> bool:
-        """Whether obsm has this entry."""
-        return use_rep in (self._file.get("obsm", {}) if self.adata is None else self.adata.obsm)
+        return use_rep in self._entries("obsm")
 
     def representation(self, use_rep: str, argument: str = "use_rep") -> np.ndarray:
-        """Coordinates of all cells, an entry of obsm; `argument` is what an error calls it."""
-        found = self._named("obsm", use_rep, argument)
-        if isinstance(found, pd.DataFrame):
-            found = found.to_numpy()
-        if found.ndim != 2:
-            raise ValueError(f"obsm[{use_rep!r}] has shape {found.shape}: expected (n_cells, n_dimensions)")
-        return found
+        """Return an entry of obsm; `argument` is the name of the parameter in errors."""
+        values = self._entry("obsm", use_rep, argument)
+        values = values.to_numpy() if isinstance(values, pd.DataFrame) else values
+        if values.ndim != 2:
+            raise ValueError(f"obsm[{use_rep!r}] has shape {values.shape}: expected (n_cells, n_dimensions)")
+        return values
 
     def uns_entry(self, name: str) -> Any:
-        """An entry of uns, or nothing."""
+        """Return an entry of uns; an empty dict if it does not exist."""
         if self.adata is not None:
             return _computed(self.adata.uns.get(name, {}))
-        return ad.io.read_elem(self._file["uns"][name]) if name in self._file.get("uns", {}) else {}
+        return ad.io.read_elem(self._file["uns"][name]) if name in self._entries("uns") else {}
 
-    def _named(self, part: str, name: str, argument: str) -> Any:
-        """An entry of layers or obsm."""
-        if self.adata is not None:
-            entries: Mapping[str, Any] = getattr(self.adata, part)
-        else:
-            entries = self._file.get(part, {})
+    def _entry(self, part: str, name: str, argument: str) -> Any:
+        entries = self._entries(part)
         if name not in entries:
-            raise ParameterError(argument, name, f", but {part} has no such entry: {listed(name, entries)}")
-        return entries[name] if self.adata is not None else self._stored(f"{part}/{name}")
+            raise ParameterError(argument, name, f", but {part} has no such entry: {list_names(name, entries)}")
+        return self._stored(f"{part}/{name}") if self.adata is None else entries[name]
 
     def _stored(self, path: str) -> Any:
-        """A matrix in the file, not read yet; anything else is read."""
+        """Return a matrix of the file without reading it, or None; other elements are read."""
         if path not in self._file:
             return None
-        entry = self._file[path]
-        kind = str(entry.attrs.get("encoding-type", ""))
-        if kind in ("csr_matrix", "csc_matrix"):
-            return ad.io.sparse_dataset(entry)
-        return entry if kind == "array" else ad.io.read_elem(entry)
+        element = self._file[path]
+        encoding = str(element.attrs.get("encoding-type", ""))
+        if encoding in ("csr_matrix", "csc_matrix"):
+            return ad.io.sparse_dataset(element)
+        return element if encoding == "array" else ad.io.read_elem(element)
 
     def close(self) -> None:
         if hasattr(self._file, "close"):
@@ -146,49 +138,44 @@ class Source:
         self.close()
 
 
-def _in_memory(frame: Any) -> pd.DataFrame:
-    """The columns of obs or var; an AnnData of `anndata.experimental.read_lazy` has not read them yet."""
-    return frame if isinstance(frame, pd.DataFrame) else frame.to_memory()
-
-
 def _computed(entry: Any) -> Any:
-    """An entry of uns with its arrays, which a lazy AnnData has not read yet."""
+    """Return an entry of uns with the arrays of a lazy AnnData loaded."""
     if isinstance(entry, Mapping):
         return {name: _computed(value) for name, value in entry.items()}
     return entry.compute() if is_dask(entry) else entry
 
 
 def _open_store(path: Path) -> Any:
-    """The groups and arrays of an .h5ad file, or of a .zarr folder, for reading."""
+    """Open an .h5ad file or a .zarr folder for reading."""
     if path.is_dir():
         if path.suffix != ".zarr":
             raise ValueError(f"{str(path)!r} is a folder: expected an .h5ad file")
         import zarr
 
         return zarr.open_group(path, mode="r")
-    with path.open("rb"):  # a missing or forbidden file says so itself
+    with path.open("rb"):  # raises an error that names the file if it is missing or not readable
         pass
     if not h5py.is_hdf5(path):
-        raise ValueError(f"{str(path)!r} is no .h5ad file: it is not in the HDF5 format")
+        raise ValueError(f"{str(path)!r} is not an .h5ad file: it is not in the HDF5 format")
     return h5py.File(path, "r")
 
 
-def listed(name: Any, names: Iterable[Any]) -> str:
-    """What there is, nearest to the name first.
+def list_names(name: Any, names: Iterable[Any]) -> str:
+    """Return the existing names as text, the most similar to `name` first.
 
-    >>> listed("paitent", ["disease", "patient"])
+    >>> list_names("paitent", ["disease", "patient"])
     "there are 'patient', 'disease'"
     """
 
-    def nearness(other: Any) -> float:
-        return difflib.SequenceMatcher(None, str(name).lower(), str(other).lower()).ratio()
+    def similarity(candidate: Any) -> float:
+        return difflib.SequenceMatcher(None, str(name).lower(), str(candidate).lower()).ratio()
 
-    ordered = sorted(names, key=nearness, reverse=True)
-    return f"there are {', '.join(map(repr, ordered))}" if ordered else "there are none"
+    ordered = sorted(names, key=similarity, reverse=True)
+    return f"there are {', '.join(map(repr, ordered))}" if ordered else "it is empty"
 
 
 class Piece(NamedTuple):
-    """Values of some of the wanted rows and columns: `rows` and `columns` are slices of what was asked for."""
+    """Values of a part of the requested rows and columns; `rows` and `columns` are slices of the request."""
 
     rows: slice
     columns: slice
@@ -196,81 +183,75 @@ class Piece(NamedTuple):
 
 
 def pieces(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size: int = _PIECE) -> Iterator[Piece]:
-    """The values of these rows and columns (None: all), both ascending, in pieces of about `size` values at most."""
+    """Yield the values of ascending rows and columns (None: all) in pieces of at most about `size` values."""
     columns = np.arange(matrix.shape[1]) if columns is None else columns
     if is_dask(matrix):
         yield from _blocks(matrix, rows, columns)
     elif layout(matrix) == "csc":
-        for low, high in _cuts(matrix, columns, size):
-            values = _some(_take(matrix, columns[low:high], axis=1), rows, axis=0)
+        for low, high in _bounds(matrix, columns, size):
+            values = _subset(_take(matrix, columns[low:high], axis=1), rows, axis=0)
             yield Piece(slice(0, rows.size), slice(low, high), _as_float(values))
     else:
-        for low, high in _cuts(matrix, rows, size):
-            values = _some(_take(matrix, rows[low:high], axis=0), columns, axis=1)
+        for low, high in _bounds(matrix, rows, size):
+            values = _subset(_take(matrix, rows[low:high], axis=0), columns, axis=1)
             yield Piece(slice(low, high), slice(0, columns.size), _as_float(values))
 
 
 def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size: int = _PIECE) -> Any:
-    """These rows and columns (None: all), both ascending, as a CSR matrix or an array; in pieces of about `size`."""
-    n_columns = matrix.shape[1] if columns is None else columns.size
-    found = pieces(matrix, rows, columns, size)
-    first = next(found, None)
+    """Return ascending rows and columns (None: all) as a CSR matrix or an array, read in pieces of about `size`."""
+    shape = rows.size, matrix.shape[1] if columns is None else columns.size
+    remaining = pieces(matrix, rows, columns, size)
+    first = next(remaining, None)
     if first is None:
-        return np.empty((rows.size, n_columns), np.float32)
-    if first.values.shape == (rows.size, n_columns):  # a single one is not copied
+        return np.empty(shape, np.float32)
+    if first.values.shape == shape:  # no copy
         return first.values.tocsr() if sparse.issparse(first.values) else first.values
-    found = itertools.chain([first], found)
+    parts = itertools.chain([first], remaining)
     if sparse.issparse(first.values):
-        return _joined(found, (rows.size, n_columns))
-    return _filled(found, (rows.size, n_columns), first.values.dtype)
+        return _concatenate(parts, shape)
+    result = np.empty(shape, first.values.dtype)
+    for piece in parts:
+        result[piece.rows, piece.columns] = piece.values
+    return result
 
 
-def _filled(found: Iterator[Piece], shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """Dense pieces in one array."""
-    whole = np.empty(shape, dtype)
-    for piece in found:
-        whole[piece.rows, piece.columns] = piece.values
-    return whole
-
-
-def _joined(found: Iterator[Piece], shape: tuple[int, int]) -> sparse.csr_matrix:
-    """Sparse pieces as one matrix. Each strip of rows is added and forgotten, so that there are never two copies."""
-    data, indices, ends = _Growing(), _Growing(), [np.zeros(1, np.int64)]
-    for _, strip in itertools.groupby(found, key=lambda piece: piece.rows.start):
-        pieces = list(strip)
-        parts = [piece.values for piece in pieces]
-        part = (parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")).tocsr()
-        share = pieces[0].rows.stop / shape[0]
-        data.add(part.data, share)
-        indices.add(part.indices, share)
-        ends.append(ends[-1][-1] + part.indptr[1:].astype(np.int64))
+def _concatenate(parts: Iterator[Piece], shape: tuple[int, int]) -> sparse.csr_matrix:
+    """Concatenate sparse pieces; each is released before the next is read, to keep one copy in memory."""
+    data, indices, ends = _Buffer(), _Buffer(), [np.zeros(1, np.int64)]
+    for _, strip in itertools.groupby(parts, key=lambda piece: piece.rows.start):
+        blocks = list(strip)
+        rows = (
+            blocks[0].values if len(blocks) == 1 else sparse.hstack([b.values for b in blocks], format="csr")
+        ).tocsr()
+        share = blocks[0].rows.stop / shape[0]
+        data.append(rows.data, share)
+        indices.append(rows.indices, share)
+        ends.append(ends[-1][-1] + rows.indptr[1:].astype(np.int64))
     indptr = np.concatenate(ends)
-    few = indptr[-1] <= np.iinfo(np.int32).max
-    return sparse.csr_matrix((data.whole(), indices.whole(), indptr.astype(np.int32) if few else indptr), shape)
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    return sparse.csr_matrix((data.values[: data.size], indices.values[: indices.size], indptr), shape)
 
 
-class _Growing:
-    """An array that is filled from the front. From the share that has come, it knows about how much room it needs."""
+class _Buffer:
+    """An array that grows to the size that is extrapolated from the share of the rows read so far."""
 
     def __init__(self) -> None:
-        self._values, self._size = np.empty(0), 0
+        self.values, self.size = np.empty(0), 0
 
-    def add(self, part: np.ndarray, share: float) -> None:
-        """Append a part, with which this share of the rows has come."""
-        end = self._size + part.size
-        if end > self._values.size or not self._size:  # room that is never written to takes no memory
-            larger = np.empty(end if share == 1.0 else int(_ROOM * end / share), part.dtype)
-            larger[: self._size] = self._values[: self._size]
-            self._values = larger
-        self._values[self._size : end] = part
-        self._size = end
-
-    def whole(self) -> np.ndarray:
-        return self._values[: self._size]
+    def append(self, part: np.ndarray, share: float) -> None:
+        """Append a part that completes this share of the rows."""
+        end = self.size + part.size
+        if end > self.values.size or not self.size:  # pages that are not written take no memory
+            larger = np.empty(end if share == 1.0 else int(_MARGIN * end / share), part.dtype)
+            larger[: self.size] = self.values[: self.size]
+            self.values = larger
+        self.values[self.size : end] = part
+        self.size = end
 
 
 def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:
-    """The rows in the space of the components (n_components, n_columns), piece by piece."""
+    """Return the rows times the transposed components (n_components, n_columns), piece by piece."""
     z = np.zeros((rows.size, components.shape[0]))
     for piece in pieces(matrix, rows, columns):
         z[piece.rows] += piece.values @ components[:, piece.columns].T
@@ -278,71 +259,62 @@ def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, component
 
 
 def layout(matrix: Any) -> str:
-    """ "csr", "csc" or "dense"."""
+    """Return "csr", "csc" or "dense"."""
     return getattr(matrix, "format", "dense")
 
 
 def is_dask(matrix: Any) -> bool:
-    """A Dask array is known by what it promises, so that Dask need not be there."""
+    """Return whether a matrix follows the protocol of Dask, without importing Dask."""
     return hasattr(matrix, "__dask_graph__")
 
 
 def _blocks(matrix: Any, rows: np.ndarray, columns: np.ndarray) -> Iterator[Piece]:
-    """Pieces as Dask has cut the matrix; one block is computed at a time, those without a wanted value never."""
-    for i, (top, here) in enumerate(_parts(rows, matrix.chunks[0])):
-        for j, (left, there) in enumerate(_parts(columns, matrix.chunks[1])):
-            if here.stop > here.start and there.stop > there.start:
-                block = matrix.blocks[i, j].compute()
-                values = _some(_some(block, rows[here] - top, axis=0), columns[there] - left, axis=1)
-                yield Piece(here, there, _as_float(values))
+    """Yield the blocks of a Dask array, one at a time; blocks without requested values are not computed."""
+    for i, (top, in_rows) in enumerate(_chunks(rows, matrix.chunks[0])):
+        for j, (start, in_columns) in enumerate(_chunks(columns, matrix.chunks[1])):
+            if in_rows.stop > in_rows.start and in_columns.stop > in_columns.start:
+                block = _subset(matrix.blocks[i, j].compute(), rows[in_rows] - top, axis=0)
+                yield Piece(in_rows, in_columns, _as_float(_subset(block, columns[in_columns] - start, axis=1)))
 
 
-def _parts(index: np.ndarray, sizes: tuple[int, ...]) -> list[tuple[int, slice]]:
-    """Where each block begins, and which of the ascending indices fall into it."""
-    bounds = np.concatenate([[0], np.cumsum(sizes)])
-    cuts = np.searchsorted(index, bounds)
-    return [
-        (int(start), slice(int(a), int(b))) for start, (a, b) in zip(bounds, itertools.pairwise(cuts), strict=False)
-    ]
+def _chunks(index: np.ndarray, sizes: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """Return the start of each chunk and the slice of the ascending index that falls into it."""
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(index, starts).tolist()
+    return [(int(start), slice(*cut)) for start, cut in zip(starts, itertools.pairwise(cuts), strict=False)]
 
 
 def _take(matrix: Any, index: np.ndarray, axis: int) -> Any:
-    """These rows (or columns), ascending; from a file in one stretch where enough of it is wanted."""
+    """Return ascending rows (or columns); dense selections of a file are read as one range."""
     low, high = int(index[0]), int(index[-1]) + 1
-    if high - low == index.size:
-        return matrix[low:high] if axis == 0 else matrix[:, low:high]
     in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
-    if in_memory or index.size * _PICKED < high - low:
+    if high - low > index.size and (in_memory or index.size * _SPARSENESS < high - low):
         return matrix[index] if axis == 0 else matrix[:, index]
-    return _some(matrix[low:high] if axis == 0 else matrix[:, low:high], index - low, axis)
+    return _subset(matrix[low:high] if axis == 0 else matrix[:, low:high], index - low, axis)
 
 
-def _some(values: Any, index: np.ndarray, axis: int) -> Any:
-    """These rows (or columns) of values in memory, which are not copied where it is all of them."""
+def _subset(values: Any, index: np.ndarray, axis: int) -> Any:
+    """Return rows (or columns) of values in memory, without a copy if all are requested."""
     if index.size == values.shape[axis]:
         return values
     return values[index] if axis == 0 else values[:, index]
 
 
-def _cuts(matrix: Any, index: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """Where to cut the wanted rows (or columns) so that the stretch of a piece has about `size` values at most."""
+def _bounds(matrix: Any, index: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """Return bounds of pieces of the index; the range of rows (or columns) of a piece has about `size` values."""
     if not index.size:
         return []
     if layout(matrix) == "dense":
         ends = (index + 1) * matrix.shape[1]
     else:
-        ends = _starts(matrix)[index + 1].astype(np.int64) + index + 1  # empty ones count as well
-    bounds = [0, *(np.flatnonzero(np.diff((ends - 1) // size)) + 1).tolist(), index.size]
-    return list(itertools.pairwise(bounds))
-
-
-def _starts(matrix: Any) -> np.ndarray:
-    """Where each row (or column) of a sparse matrix starts among its values."""
-    return matrix.indptr if sparse.issparse(matrix) else matrix.group["indptr"][:]
+        indptr = matrix.indptr if sparse.issparse(matrix) else matrix.group["indptr"][:]
+        ends = indptr[index + 1].astype(np.int64) + index + 1  # + index: empty rows take memory, too
+    cuts = [0, *(np.flatnonzero(np.diff((ends - 1) // size)) + 1).tolist(), index.size]
+    return list(itertools.pairwise(cuts))
 
 
 def _as_float(values: Any) -> Any:
-    """float32 and float64 as they are, whole numbers and half precision as float32."""
+    """Return float32 and float64 unchanged, integers and half precision as float32."""
     refuse_mask(values, "the matrix")
     if values.dtype in (np.float32, np.float64):
         return values
@@ -353,28 +325,18 @@ def _as_float(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and variance of every feature over some cells, and what kind of values they are.
-
-    Attributes
-    ----------
-    mean, variance : arrays of shape (n_features,)
-        Of each feature.
-    looks_raw : bool
-        Whether all values that were seen are whole numbers, and some are not 0.
-    negative, zeros : float
-        Share of the values that are below 0, and that are 0; NaN where it is not known.
-    """
+    """Mean and variance of every feature, and properties by which the kind of values is recognised."""
 
     mean: np.ndarray
     variance: np.ndarray
-    looks_raw: bool
-    negative: float
-    zeros: float
+    looks_raw: bool  # whether all values are whole numbers and at least one is not 0
+    negative: float  # share of the values below 0; NaN if unknown
+    zeros: float  # share of the values equal to 0; NaN if unknown
 
     @property
     def looks_like_genes(self) -> bool:
-        """Many features, none below 0, some zeros: counts of genes, or their logarithms."""
-        return self.mean.size > PANEL and self.negative == 0.0 and self.zeros >= _SOME_ZEROS
+        """Whether values look like counts of genes or their logarithms."""
+        return self.mean.size > PANEL and self.negative == 0.0 and self.zeros >= _MIN_ZEROS
 
     @property
     def root_mean_square(self) -> np.ndarray:
@@ -382,7 +344,7 @@ class Moments:
 
     @property
     def offset(self) -> float:
-        """Mean of the typical feature, in its standard deviations; NaN where none varies."""
+        """Median over features of |mean| in standard deviations; NaN if all features are constant."""
         varying = self.variance > 0
         if not varying.any():
             return np.nan
@@ -390,63 +352,49 @@ class Moments:
 
 
 def moments(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None) -> Moments:
-    """Mean and variance of every column (or of some) over these rows, in one pass.
+    """Return mean and variance of every column (or the given columns) over the rows, in one pass.
 
-    Pieces are pooled by their deviations from their own means, so that no digits are lost where a mean is large.
+    Pieces are pooled by their means and squared deviations, which loses no digits if a mean is large (Chan et al.).
     """
     n_columns = matrix.shape[1] if columns is None else columns.size
     count, mean, squares = np.zeros(n_columns), np.zeros(n_columns), np.zeros(n_columns)
-    whole, anything, negative, other = True, False, 0, 0
+    are_whole, any_nonzero, n_negative, n_nonzero = True, False, 0, 0
     for piece in pieces(matrix, rows, columns):
-        at = piece.columns
-        with np.errstate(invalid="ignore", over="ignore"):  # values that are not finite are named by whoever asked
-            n, m, s = piece.values.shape[0], *_deviations(piece.values)
+        at, values = piece.columns, piece.values
+        stored, n = (values.data if sparse.issparse(values) else values), values.shape[0]
+        with np.errstate(invalid="ignore", over="ignore"):  # callers report values that are not finite
+            if sparse.issparse(values):
+                coo, width = values.tocoo(), values.shape[1]
+                column, data = coo.col, coo.data.astype(np.float64)
+                piece_mean = np.bincount(column, data, width) / n
+                n_zeros = n - np.bincount(column, minlength=width)
+                piece_squares = np.bincount(column, (data - piece_mean[column]) ** 2, width) + n_zeros * piece_mean**2
+            else:
+                piece_mean = values.mean(axis=0, dtype=np.float64)
+                piece_squares = np.square(values - piece_mean).sum(axis=0)
             total = count[at] + n
-            step = m - mean[at]
-            squares[at] += s + step**2 * count[at] * n / total
+            step = piece_mean - mean[at]
+            squares[at] += piece_squares + step**2 * count[at] * n / total
             mean[at] += step * n / total
             count[at] = total
-        stored = _stored(piece.values)
-        whole = whole and looks_raw(stored)
-        anything = anything or bool(np.any(m != 0))
-        negative += int(np.count_nonzero(stored < 0))
-        other += int(np.count_nonzero(stored))
+        are_whole = are_whole and bool(np.all(stored == np.rint(stored)))
+        any_nonzero = any_nonzero or bool(np.any(piece_mean != 0))
+        n_negative += int(np.count_nonzero(stored < 0))
+        n_nonzero += int(np.count_nonzero(stored))
     size = max(1, rows.size * n_columns)
-    return Moments(mean, squares / max(1, rows.size), whole and anything, negative / size, 1.0 - other / size)
-
-
-def _stored(values: Any) -> np.ndarray:
-    return values.data if sparse.issparse(values) else values
-
-
-def _deviations(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of every column and the sum of squared deviations from it."""
-    n, n_columns = values.shape
-    if not sparse.issparse(values):
-        mean = values.mean(axis=0, dtype=np.float64)
-        return mean, np.square(values - mean).sum(axis=0)
-    coo = values.tocoo()
-    column, data = coo.col, coo.data.astype(np.float64)
-    mean = np.bincount(column, data, n_columns) / n
-    zeros = n - np.bincount(column, minlength=n_columns)
-    return mean, np.bincount(column, (data - mean[column]) ** 2, n_columns) + zeros * mean**2
-
-
-def looks_raw(values: Any) -> bool:
-    """Are all values whole numbers?"""
-    stored = _stored(values)
-    return bool(np.all(stored == np.rint(stored)))
+    variance = squares / max(1, rows.size)
+    return Moments(mean, variance, are_whole and any_nonzero, n_negative / size, 1.0 - n_nonzero / size)
 
 
 def warn_of_counts(raw: bool, layer: str | None, stacklevel: int) -> None:
-    """Raw counts are dominated by how deep each cell was sequenced."""
+    """Warn about raw counts, in which sequencing depth dominates the differences between cells."""
     if raw:
-        where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
-        more = "" if layer is None else f", layer={layer!r}"
+        where, name = ("adata.X", "log1p") if layer is None else (f"adata.layers[{layer!r}]", f"{layer}_log1p")
         warnings.warn(
-            f"{where} holds whole numbers, which look like raw counts; run these two lines first:\n"
-            f"    sc.pp.normalize_total(adata, target_sum=1e4{more})\n"
-            f"    sc.pp.log1p(adata{more})",
+            f"{where} holds whole numbers, which look like raw counts; compute logarithms and use layer={name!r}:\n"
+            f'    adata.layers["{name}"] = {where}.copy()\n'
+            f'    sc.pp.normalize_total(adata, target_sum=1e4, layer="{name}")\n'
+            f'    sc.pp.log1p(adata, layer="{name}")',
             UserWarning,
             stacklevel=stacklevel,
         )

@@ -1,10 +1,9 @@
 """Cache of results in one SQLite file: distances, fits of an evaluation, results of a report.
 
-An entry is a key and a value, both bytes, with a checksum. The file is opened for every call and closed after it, so
-that processes and threads can share it; SQLite locks it during a write, and its rollback journal undoes an incomplete
-write of a killed process. There is no write-ahead log, because network file systems do not support it. A damaged entry
-or a full disk is a `CacheWarning`, and the result is computed again; a damaged file is an error, `Damaged`; a file of
-another program is left as it is.
+An entry is a key and a value, both bytes, with a checksum. The file is opened and closed in every call: processes and
+threads can share it. SQLite locks the file during a write, and its rollback journal undoes the incomplete write of a
+killed process; a write-ahead log would not work on network file systems. A damaged entry or a full disk is a
+`CacheWarning`, and the result is computed again. A damaged file raises `Damaged`, a file of another program `Foreign`.
 """
 
 from __future__ import annotations
@@ -40,15 +39,7 @@ class CacheWarning(RuntimeWarning):
 
 
 class Cache:
-    """Entries in a file, by key.
-
-    Parameters
-    ----------
-    path : str or os.PathLike[str]
-        File; created with the first entry.
-    parameter : str
-        Name of the path in errors.
-    """
+    """Entries by key in the file `path`, which is created with the first entry; `parameter` names it in errors."""
 
     def __init__(self, path: str | os.PathLike[str], parameter: str = "path") -> None:
         self.path = Path(path).absolute()
@@ -97,10 +88,10 @@ class Cache:
                 database.execute("COMMIT")
         except (OSError, Foreign, Damaged) as error:
             self._can_write = False
-            _warn(f"results can no longer be kept in {str(self.path)!r} ({error}); earlier entries are intact")
+            _warn(f"results can no longer be written to {str(self.path)!r} ({error}); earlier entries are intact")
 
     def get_json(self, key: str) -> Any:
-        """Return plain data by name; None if there is no entry."""
+        """Return plain data by name; None without an entry."""
         content = self.get([key.encode()]).get(key.encode())
         return None if content is None else json.loads(content)
 
@@ -109,7 +100,7 @@ class Cache:
         self.put({key.encode(): json.dumps(value).encode()})
 
     def warn_damaged(self, number: int) -> None:
-        """Warn of entries that are not what was written."""
+        """Warn of entries with a wrong checksum or type."""
         entries = "entry" if number == 1 else "entries"
         _warn(f"{str(self.path)!r} held {number} damaged {entries}: ignored, and computed again if needed")
 
@@ -150,7 +141,7 @@ class Cache:
         if not head or is_ours:
             return
         if (len(head) < _HEADER and _MAGIC[: len(head)] == head[: len(_MAGIC)]) or not any(head):
-            raise self._damaged("it does not begin as it should")
+            raise self._damaged("its header is incomplete")
         raise Foreign(f"{str(self.path)!r} was not written by groundmetric as a cache of results: use another path")
 
     def _damaged(self, reason: str) -> Damaged:
@@ -171,7 +162,7 @@ def cache_files(path: Path) -> list[str]:
 
 
 def is_cache(path: Path) -> bool:
-    """Return whether there is a cache at this path."""
+    """Return whether the file at this path is a cache with entries."""
     try:
         return path.is_file() and Cache(path).path.stat().st_size > 0
     except (ValueError, OSError):

@@ -1,7 +1,7 @@
-"""Atomic writes of files and folders, and arrays as checked files.
+"""Atomic writes of files and folders, and files of arrays with checksums.
 
-A file is written to a hidden temporary file beside its destination and renamed when it is complete, so that a path
-holds the old content or all of the new. A symbolic link at the destination is replaced, not followed. A file of another
+A file is written to a hidden temporary file in the folder of its destination and renamed when it is complete: a path
+holds either the old or the new content. A symbolic link at the destination is replaced, not followed. A file of another
 kind is never replaced (`refuse_foreign`).
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # Seconds after which an unmodified temporary file belongs to a process that was killed.
 _ABANDONED = 24 * 3600.0
-# Largest size of an unpacked archive: a fixed part, and a multiple of the packed size. Zeros shrink a hundredfold; an
-# archive made to exhaust the memory shrinks a thousandfold.
+# Largest accepted size of an unpacked archive: a fixed size plus a multiple of the packed size. Arrays of zeros shrink
+# by a factor of 100; an archive made to exhaust the memory by a factor of 1,000.
 _FIXED_SIZE, _RATIO = 64 << 20, 100
 _NPY_HEADER = 1 << 10  # largest header of an array in numpy's format
 
@@ -37,11 +37,15 @@ class Foreign(ValueError):
 
 
 class Damaged(ValueError):
-    """The content of a file is not what was written."""
+    """A file is cut short, changed, or not of the expected kind."""
+
+
+class VersionError(ValueError):
+    """A file has a format version that this version of the package does not read."""
 
 
 def write_whole(path: str | os.PathLike[str], parts: Iterable[Any], *, keep: Path | None = None) -> None:
-    """Write a file atomically; the previous content may be kept under the name `keep`."""
+    """Write a file atomically; an existing file is renamed to `keep` if given."""
     with replacing(path, keep=keep) as file:
         for part in parts:
             file.write(part)
@@ -49,11 +53,11 @@ def write_whole(path: str | os.PathLike[str], parts: Iterable[Any], *, keep: Pat
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, keep: Path | None = None) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `path` at the end; after an error nothing is left of it."""
+    """Open a temporary file that replaces `path` at the end and is removed after an error."""
     path = Path(path)
     check_ordinary(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(path.parent))
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     temporary = temporary_name(path)
     try:
         with open(temporary, "xb") as file:  # "x" fails at a link that another user planted
@@ -68,7 +72,7 @@ def replacing(path: str | os.PathLike[str], *, keep: Path | None = None) -> Iter
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a random hidden name beside `path`, short enough for any file system."""
+    """Return a random hidden name in the folder of `path`, short enough for any file system."""
     return path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.part")
 
 
@@ -77,12 +81,12 @@ def _prefix(path: Path) -> str:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove temporary files and folders of `path` that killed processes left beside it or in it a day ago or more."""
+    """Remove temporary files of `path`, in its folder or inside it, that killed processes left a day ago or earlier."""
     for folder in (path.parent, path):
         with contextlib.suppress(OSError):
             for entry in list(os.scandir(folder)):
-                named = entry.name.startswith(_prefix(path)) and entry.name.endswith(".part")
-                if named and time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED:
+                is_temporary = entry.name.startswith(_prefix(path)) and entry.name.endswith(".part")
+                if is_temporary and time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED:
                     is_folder = entry.is_dir(follow_symlinks=False)
                     shutil.rmtree(entry.path, ignore_errors=True) if is_folder else os.unlink(entry.path)
 
@@ -96,9 +100,9 @@ def check_ordinary(path: Path) -> None:
 
 
 def refuse_foreign(path: str | os.PathLike[str], beginning: bytes, kind: str) -> None:
-    """Raise `Foreign` if a file exists that does not begin as files of this kind do.
+    """Raise `Foreign` if a file of another kind exists; files of this kind start with the bytes `beginning`.
 
-    A damaged file of this kind passes: empty, cut short, full of zeros, or with up to two changed bytes.
+    A damaged file of this kind is accepted: empty, cut short, full of zeros, or with up to two changed bytes.
     """
     path = Path(path)
     check_ordinary(path)
@@ -111,7 +115,7 @@ def refuse_foreign(path: str | os.PathLike[str], beginning: bytes, kind: str) ->
         raise Foreign(f"{str(path)!r} exists and is not a {kind}: it would be lost; give another path, or move it")
 
 
-# Returns the names of the files that an earlier run wrote into a folder; None if there was no earlier run.
+# Function that returns the names of the files of an earlier run in a folder, or None for another folder.
 Earlier = Callable[[Path], Sequence[str] | None]
 
 
@@ -125,25 +129,13 @@ def new_folder(
     inputs: Iterable[str | os.PathLike[str]] = (),
     beside: Sequence[str] = (),
 ) -> Iterator[Path]:
-    """Create a folder for results that are moved to `output` at the end; after an error nothing is left of it.
+    """Create a temporary folder whose files are moved to the folder `output` at the end.
 
-    A folder that exists stays (it may be mounted, or the current folder of a shell), and files are moved into it. If
-    they cannot be moved, or the disk is full, the results stay in the temporary folder, which the error names.
-
-    Parameters
-    ----------
-    output : path-like
-        The folder; a link to a folder is followed.
-    earlier : callable
-        Returns the files of an earlier run, which are replaced with ``replace=True``.
-    last : str
-        Name of the file that is moved last and marks a finished run.
-    replace : bool
-        Whether an earlier run may be replaced.
-    inputs : iterable of path-like
-        Files and folders that are read; they must not be in the folder.
-    beside : sequence of str
-        Names that may be in the folder before: the state of an interrupted run.
+    An existing folder is kept (it may be mounted, or the current folder of a shell), and files are moved into it. If
+    moving fails, or the disk is full, the results stay in a folder that the error names; after other errors they are
+    removed. Files of an earlier run are replaced with ``replace=True``. The file `last` is moved last and marks a
+    finished run. `inputs` must not be in the folder, and files with the names `beside` may be in it: the state of an
+    interrupted run.
     """
     folder = Path(os.path.realpath(output))
     for path in inputs:
@@ -153,7 +145,7 @@ def new_folder(
             )
     check_free(folder, output, earlier, replace, beside)
     remove_leftovers(folder)
-    # Inside an existing folder, so that moving stays on one file system even if the folder is mounted.
+    # Inside an existing folder: moving stays on one file system even if the folder is mounted.
     work = folder / temporary_name(folder).name if folder.is_dir() else temporary_name(folder)
     work.mkdir(parents=True)
     complete = False
@@ -163,11 +155,11 @@ def new_folder(
         check_free(folder, output, earlier, replace, beside)  # another process may have written there meanwhile
         _move_into(work, folder, (earlier(folder) or ()) if folder.exists() else (), last)
     except Exception as error:
-        # Complete results are never lost; of a full disk, the files that were written before are kept.
+        # Complete results are never lost; on a full disk, complete files are kept.
         if (complete or isinstance(error, OSError)) and any(work.iterdir()):
-            kept = work.with_name(f"{folder.name}.kept-{work.name[-21:-5]}")
-            os.rename(work, kept)
-            raise OSError(f"output {os.fspath(output)!r}: {error}. Its files are in {str(kept)!r}") from error
+            rescue = work.with_name(f"{folder.name}.kept-{work.name[-21:-5]}")
+            os.rename(work, rescue)
+            raise OSError(f"output {os.fspath(output)!r}: {error}. Its files are in {str(rescue)!r}") from error
         raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -176,7 +168,7 @@ def new_folder(
 def check_free(
     folder: Path, output: str | os.PathLike[str], earlier: Earlier, replace: bool, beside: Sequence[str] = ()
 ) -> None:
-    """Raise unless the folder is absent, empty but for `beside`, or an earlier run that may be replaced."""
+    """Raise unless the folder is absent, empty except for `beside`, or an earlier run that may be replaced."""
     if not folder.exists():
         return
     from .validation import ParameterError  # imports numpy, which `groundmetric --help` does not need
@@ -188,7 +180,7 @@ def check_free(
     if not {entry for entry in os.listdir(folder) if not entry.startswith(temporary)} - set(beside):
         return
     if earlier(folder) is None:
-        raise ParameterError("output", name, ", which exists and is no earlier run: give another folder")
+        raise ParameterError("output", name, ", which exists and is not an earlier run: give another folder")
     if not replace:
         raise ParameterError("output", name, ", which exists: give another folder", {"replace": True})
 
@@ -231,47 +223,49 @@ def write_arrays(
 
     refuse_foreign(path, beginning_of(kind), kind)
     arrays = {"description": np.frombuffer(json.dumps(description).encode(), np.uint8), **arrays}
-
-    def packed(save: Callable[..., None]) -> memoryview:
+    formats: list[Callable[..., None]] = [np.savez_compressed, np.savez] if compress else [np.savez]
+    for save in formats:
         payload = io.BytesIO()
         save(payload, **arrays)
-        return payload.getbuffer()
-
-    content = packed(np.savez_compressed if compress else np.savez)
-    if sum(array.nbytes + _NPY_HEADER for array in arrays.values()) > _largest_size(content):
-        content = packed(np.savez)  # mostly zeros, which `unpack` would refuse
+        content = payload.getbuffer()
+        # Arrays of zeros may shrink so much that `read_arrays` would refuse them: these are not compressed.
+        if sum(array.nbytes + _NPY_HEADER for array in arrays.values()) <= _FIXED_SIZE + _RATIO * len(content):
+            break
     header = {"format": kind, "version": version, "sha256": _checksum(kind, version, content)}
     write_whole(path, [json.dumps(header).encode() + b"\n", content], keep=keep)
 
 
-def read_header(path: str | os.PathLike[str], kind: str) -> tuple[int, str, bytes]:
-    """Return the version, the checksum and the content of a file of `write_arrays`, none of them checked."""
+def read_arrays(
+    path: str | os.PathLike[str], kind: str, version: int, *, oldest: int | None = None, title: str = ""
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description and the arrays that `write_arrays` wrote.
+
+    Versions from `oldest` to `version` are accepted. `title` is the name of the kind in errors.
+    """
+    name, title = repr(os.fspath(path)), title or kind
+
+    def damaged(reason: object) -> Damaged:
+        return Damaged(f"{name} is damaged or not a {title}: {reason}")
+
     head, _, content = Path(path).read_bytes().partition(b"\n")
     try:
         header = json.loads(head)
         if header["format"] != kind or isinstance(header["version"], bool):
             raise ValueError
-        return int(header["version"]), str(header["sha256"]), content
+        file_version, checksum = int(header["version"]), str(header["sha256"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise Damaged(f"{os.fspath(path)!r} is damaged or not a {kind}: it does not begin as one") from None
-
-
-def read_arrays(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the description and the arrays that `write_arrays` wrote."""
-    file_version, checksum, content = read_header(path, kind)
-    name = repr(os.fspath(path))
-    if not check_content(content, checksum, kind, file_version):
-        raise Damaged(f"{name} is damaged: its content does not match its checksum")
-    if file_version != version:
-        raise ValueError(
-            f"{name} has format version {file_version}, this groundmetric reads {version}: use another path"
-        )
-    return unpack(content, name)
-
-
-def check_content(content: bytes, checksum: str, kind: str, version: int) -> bool:
-    """Return whether the content of a file has the checksum of its header."""
-    return _checksum(kind, version, content) == checksum
+        raise damaged("it has another header") from None
+    # Files of earlier versions may have a checksum of the content alone.
+    is_old = file_version < version and hashlib.sha256(content).hexdigest() == checksum
+    if not is_old and _checksum(kind, file_version, content) != checksum:
+        raise damaged("its content does not match its checksum")
+    if not (version if oldest is None else oldest) <= file_version <= version:
+        remedy = "update groundmetric" if file_version > version else "create it again"
+        raise VersionError(f"{name} has format version {file_version}, this groundmetric reads {version}: {remedy}")
+    try:
+        return _unpack(content)
+    except Exception as error:  # archives can be damaged in more ways than can be listed
+        raise damaged(str(error) or type(error).__name__) from error
 
 
 def _checksum(kind: str, version: int, content: bytes | memoryview) -> str:
@@ -281,30 +275,22 @@ def _checksum(kind: str, version: int, content: bytes | memoryview) -> str:
     return state.hexdigest()
 
 
-def _largest_size(content: bytes | memoryview) -> int:
-    """Return the largest accepted size of an unpacked archive in bytes."""
-    return _FIXED_SIZE + _RATIO * len(content)
-
-
-def unpack(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the description and the arrays of an .npz archive; raise `Damaged` if it cannot be read.
+def _unpack(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description and the arrays of an .npz archive.
 
     Sizes are checked before unpacking: a file with a valid checksum may still be made to exhaust the memory.
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            entries = archive.infolist()
-            size, most = sum(entry.file_size for entry in entries), _largest_size(content)
-            if size > most:
-                raise ValueError(f"it would become {size:,} bytes of {len(content):,}, and at most {most:,} are read")
-            arrays = {entry.filename.removesuffix(".npy"): _array(archive.read(entry)) for entry in entries}
-        if len(arrays) != len(entries):
-            raise ValueError("it has two arrays of the same name")
-        description = json.loads(bytes(arrays.pop("description")))
-        if not isinstance(description, dict):
-            raise ValueError("its description is not an object")
-    except Exception as error:  # archives can be damaged in more ways than can be listed
-        raise Damaged(f"{name} is damaged: {str(error) or type(error).__name__}") from error
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = archive.infolist()
+        size, most = sum(entry.file_size for entry in entries), _FIXED_SIZE + _RATIO * len(content)
+        if size > most:
+            raise ValueError(f"it would become {size:,} bytes of {len(content):,}, and at most {most:,} are read")
+        arrays = {entry.filename.removesuffix(".npy"): _array(archive.read(entry)) for entry in entries}
+    if len(arrays) != len(entries):
+        raise ValueError("it has two arrays of the same name")
+    description = json.loads(bytes(arrays.pop("description")))
+    if not isinstance(description, dict):
+        raise ValueError("its description is not an object")
     return description, arrays
 
 

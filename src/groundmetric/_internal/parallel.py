@@ -28,13 +28,13 @@ from tqdm import tqdm as Bar
 
 from .. import __version__
 
-# Seconds to wait for workers of a cluster that has none, and between two checks.
+# Seconds to wait for the first worker of an empty cluster, and seconds between two checks.
 _NO_WORKERS, _CHECK = 5.0, 1.0
-# Tasks sent ahead per thread of the cluster: enough that no thread waits, few enough to bound memory.
+# Tasks queued per thread of the cluster: threads never wait for a task, and memory is bounded.
 _AHEAD = 3
-# Further attempts of a task that failed on a worker.
+# Further attempts after a task failed on a worker.
 _RETRIES = 2
-# Seconds to fetch the result of a finished task; its worker may be lost.
+# Seconds to fetch the result of a finished task: the worker that holds it may be lost.
 _FETCH = 15.0
 
 Item = TypeVar("Item")
@@ -50,7 +50,7 @@ class ClusterWarning(RuntimeWarning):
 
 
 class OtherVersionError(RuntimeError):
-    """A worker has another version of this package, or none, and might compute other numbers."""
+    """A worker lacks this package or has another version of it, which might compute different numbers."""
 
 
 class _ClusterLostError(Exception):
@@ -60,7 +60,7 @@ class _ClusterLostError(Exception):
 class Threads:
     """Pool of `n_jobs` threads (None: one, -1: one per core) whose `map` keeps the order of its items.
 
-    With one thread the work runs in the caller's thread, so that profilers and Ctrl-C work as usual.
+    With one thread the work runs in the caller's thread: profilers and Ctrl-C work as usual.
 
     >>> with Threads(2) as threads:
     ...     threads.map(abs, [-1, 2, -3])
@@ -68,9 +68,9 @@ class Threads:
     """
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        if in_this_process():
+        if _uses_threads():
             self.n_jobs = joblib.effective_n_jobs(n_jobs)
-        else:  # n_jobs=None must not count the workers of a configured cluster
+        else:  # n_jobs=None must not be the number of workers of a configured cluster
             with joblib.parallel_config(backend="threading"):
                 self.n_jobs = joblib.effective_n_jobs(1 if n_jobs is None else n_jobs)
         self._pool = ThreadPoolExecutor(self.n_jobs) if self.n_jobs > 1 else None
@@ -91,8 +91,8 @@ class Threads:
         self.close()
 
 
-def in_this_process() -> bool:
-    """Return whether joblib is configured for threads (the default here) rather than processes or a cluster."""
+def _uses_threads() -> bool:
+    """Return whether joblib is configured for threads (the default) rather than processes or a cluster."""
     return bool(getattr(get_active_backend(prefer="threads")[0], "uses_threads", False))
 
 
@@ -125,19 +125,7 @@ def in_batches(work: np.ndarray, n_jobs: int, batch: float) -> list[np.ndarray]:
 
 
 def progress_bar(total: float | None, title: str, unit: str, *, show: bool = True, **options: Any) -> Bar:
-    """Return a tqdm bar with the remaining time, drawn only if standard error is a terminal.
-
-    Parameters
-    ----------
-    total : float or None
-        Units of work; None if unknown.
-    title, unit : str
-        Description of the work and of its unit, such as "distances" and "pair".
-    show : bool
-        False never draws the bar.
-    **options
-        Options of tqdm, such as ``unit_scale``.
-    """
+    """Return a tqdm bar of `total` units (None: unknown), drawn only if `show` and standard error is a terminal."""
     # disable=None draws on terminals only
     return tqdm(total=total, desc=title, unit=unit, disable=None if show else True, leave=False, **options)
 
@@ -156,8 +144,8 @@ _muted_depth = 0
 def muted(category: type[Warning] = UserWarning) -> Iterator[None]:
     """Ignore warnings of a category, also in threads.
 
-    Warning filters belong to the process. Two threads inside `warnings.catch_warnings` would restore each other's
-    filters in the wrong order. Here the first thread to enter saves the filters, and the last to leave restores them.
+    Warning filters belong to the process: two threads in `warnings.catch_warnings` restore each other's filters in the
+    wrong order. The first thread to enter this context saves the filters, and the last to leave restores them.
 
     >>> before = list(warnings.filters)
     >>> with muted():
@@ -189,28 +177,28 @@ class DaskBackend:
 
     def run(self, function: Callable[[Item], Result], tasks: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Yield the number and the result of every task in order of completion."""
-        left = set(range(len(tasks)))
+        unfinished = set(range(len(tasks)))
         completed = self._completed(function, tasks)
         try:
             for number, future in completed:
                 yield number, self._result(future, function, tasks[number])
-                left.discard(number)
-        except _ClusterLostError as lost:
-            _warn(f"{lost}: continuing in this process")
-            for number in sorted(left):
+                unfinished.discard(number)
+        except _ClusterLostError as error:
+            _warn(f"{error}: continuing in this process")
+            for number in sorted(unfinished):
                 yield number, function(tasks[number])
         finally:
             completed.close()
 
     def _completed(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
-        """Yield the number and the future of every task when it is done; cancel what is left at the end."""
+        """Yield the number and the future of every task when it is done; finally cancel unfinished tasks."""
         import dask
 
         import distributed
 
         wait: Any = distributed.wait
-        unsent, empty_checks = iter(range(len(tasks))), 0
-        sent: dict[Any, int] = {}
+        unsent, sent = iter(range(len(tasks))), dict[Any, int]()
+        n_empty_checks, check = 0, min(_CHECK, _NO_WORKERS)
         try:
             _check_versions(self.client.run(_version_query(), on_error="ignore"))
             while True:
@@ -223,11 +211,11 @@ class DaskBackend:
                     return
                 done = []
                 with contextlib.suppress(TimeoutError):
-                    done = list(wait(list(sent), timeout=min(_CHECK, _NO_WORKERS), return_when="FIRST_COMPLETED").done)
-                empty_checks = 0 if n_threads or done else empty_checks + 1
-                if empty_checks * min(_CHECK, _NO_WORKERS) >= _NO_WORKERS:
+                    done = list(wait(list(sent), timeout=check, return_when="FIRST_COMPLETED").done)
+                n_empty_checks = 0 if n_threads or done else n_empty_checks + 1
+                if n_empty_checks * check >= _NO_WORKERS:
                     raise _ClusterLostError(
-                        f"the cluster has had no workers for {_NO_WORKERS:g} s (start some, or wait for them with "
+                        f"the cluster has had no workers for {_NO_WORKERS:g} s (start workers, or wait for them with "
                         "client.wait_for_workers(1))"
                     )
                 for future in done:
@@ -244,13 +232,14 @@ class DaskBackend:
         return self.client.submit(_on_worker, function, task, __version__, pure=False, retries=_RETRIES)
 
     def _result(self, future: Any, function: Callable[[Item], Result], task: Item) -> Result:
+        """Return the result of a finished task; compute the task here if it failed on the workers."""
         from distributed import KilledWorker
 
         if future.cancelled():
             raise _ClusterLostError("the cluster cannot be reached (it has dropped a task)")
         try:
             version, result = future.result(timeout=_FETCH)
-        except KilledWorker as error:
+        except KilledWorker as error:  # the task might end this process as well
             raise RuntimeError(
                 f"the same task ended several workers ({error}), probably for want of memory: give workers more memory "
                 "or fewer threads"
@@ -258,7 +247,7 @@ class DaskBackend:
         except Exception as error:
             _warn_of_failure(error)
             return function(task)
-        _check_versions({"one that has joined": version})
+        _check_versions({"a new worker": version})
         return result
 
 
@@ -274,26 +263,25 @@ class JoblibBackend:
 
     def run(self, function: Callable[[Item], Result], tasks: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Yield the number and the result of every task in order of completion."""
-        left = set(range(len(tasks)))
-        # With a generator, results that arrived before a worker dies are not lost; the backend of Ray has none.
+        unfinished = set(range(len(tasks)))
+        # A generator yields results before a later worker failure can lose them; Ray's backend supports lists only.
         streams = getattr(get_active_backend()[0], "supports_return_generator", False)
         order = "generator_unordered" if streams else "list"
         parallel = joblib.Parallel(self.n_jobs, return_as=order, batch_size=1, max_nbytes=self.max_nbytes)
         for _ in range(1 + _RETRIES):
             try:
-                for number, result, error in parallel(
-                    joblib.delayed(_attempt)(function, k, tasks[k]) for k in sorted(left)
-                ):
+                attempts = (joblib.delayed(_attempt)(function, k, tasks[k]) for k in sorted(unfinished))
+                for number, result, error in parallel(attempts):
                     if error is None:
-                        left.discard(number)
+                        unfinished.discard(number)
                         yield number, result
                     else:
                         _warn_of_failure(error)
-            except Exception as error:  # a dead worker ends the whole call of joblib
+            except Exception as error:  # a dead worker ends all tasks of the call
                 _warn_of_failure(error)
-            if not left:
+            if not unfinished:
                 return
-        for number in sorted(left):
+        for number in sorted(unfinished):
             yield number, function(tasks[number])
 
 
@@ -303,8 +291,8 @@ Backend = DaskBackend | JoblibBackend
 def configured_backend(n_jobs: int | None = None) -> Backend | None:
     """Return the cluster or the pool of processes that ``joblib.parallel_config`` has chosen; None: this process.
 
-    It is also None where `n_jobs` is 1, where threads are configured, and on a Dask worker: a task that waits for other
-    tasks might wait forever.
+    None if `n_jobs` is 1, if threads are configured, and on a Dask worker, because a task that waits for other tasks
+    might wait forever.
 
     >>> configured_backend() is None
     True
@@ -313,7 +301,7 @@ def configured_backend(n_jobs: int | None = None) -> Backend | None:
     JoblibBackend(n_jobs=2)
     """
     backend, configured = get_active_backend(prefer="threads")
-    if n_jobs == 1 or in_this_process() or _on_dask_worker():
+    if n_jobs == 1 or _uses_threads() or _on_dask_worker():
         return None
     client = getattr(backend, "client", None)
     if client is not None and hasattr(client, "nthreads"):
@@ -339,13 +327,38 @@ def run_tasks(
     return backend.run(function, tasks)
 
 
+def run_in_threads(
+    function: Callable[[Item], Result], tasks: Sequence[Item], n_jobs: int | None = None
+) -> Iterator[tuple[int, Result]]:
+    """Run independent tasks that release the GIL in `n_jobs` threads, or on the configured cluster.
+
+    Yields the number and the result of every task in order of completion. `tasks` may be a sequence that makes each
+    task on access: at most a few tasks per thread exist at a time.
+
+    >>> list(run_in_threads(abs, [-1, 2]))
+    [(0, 1), (1, 2)]
+    """
+    backend = configured_backend(n_jobs)
+    if backend is not None and len(tasks) > 1:
+        yield from backend.run(function, tasks)
+        return
+    with Threads(n_jobs) as threads:
+        n_threads = threads.n_jobs
+    if n_threads == 1:
+        yield from ((number, function(task)) for number, task in enumerate(tasks))
+        return
+    run = joblib.delayed(lambda number: (number, function(tasks[number])))
+    parallel = joblib.Parallel(n_threads, backend="threading", return_as="generator_unordered")
+    yield from parallel(run(number) for number in range(len(tasks)))
+
+
 def _on_worker(function: Callable[[Item], Result], task: Item, version: str) -> tuple[str, Result | None]:
-    """Return the worker's version, and the result if it is the caller's: workers may join after the first check."""
+    """Return the worker's version, and the result if versions agree: workers may join after the first check."""
     return __version__, function(task) if version == __version__ else None
 
 
 def _attempt(function: Callable[[Item], Result], number: int, task: Item) -> tuple[int, Result | None, Any]:
-    """Return the result, or the error as a value: an error that is raised would end all tasks of the call."""
+    """Return the result or the error: raising the error would end all tasks of the call."""
     try:
         return number, function(task), None
     except Exception as error:
@@ -366,13 +379,13 @@ def _version_query() -> Callable[[], str | None]:
 
 
 def _check_versions(versions: dict[str, str | None]) -> None:
-    other = {worker: version for worker, version in versions.items() if version != __version__}
-    if other:
-        worker, version = sorted(other.items())[0]
+    differing = {worker: version for worker, version in versions.items() if version != __version__}
+    if differing:
+        worker, version = sorted(differing.items())[0]
         has = "no groundmetric" if version is None else f"groundmetric {version}"
         raise OtherVersionError(
-            f"workers do not have groundmetric {__version__}, as this process has: {worker} has {has} ({len(other)} of "
-            f"{len(versions)} differ); install the same version everywhere, or keep the work here with n_jobs=1"
+            f"workers do not have groundmetric {__version__}, as this process has: {worker} has {has} "
+            f"({len(differing)} of {len(versions)} differ); install the same version everywhere, or use n_jobs=1"
         )
 
 

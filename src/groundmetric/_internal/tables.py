@@ -1,4 +1,4 @@
-"""Tables as Markdown for people and as CSV for programs; numbers that are missing, and names, as they are shown."""
+"""Tables as Markdown and CSV, and text of numbers and names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from .files import refuse_foreign, write_whole
 
 MISSING = "–"
-# A program for tables runs text that begins like this as a formula; the last four are wide forms.
+# Spreadsheets run text with these first characters as a formula; the last four are full-width forms.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 # Unicode's control and format characters (bidirectional overrides, zero-width spaces), line separators, surrogates.
@@ -21,7 +21,7 @@ _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown.
+    """Return a table in Markdown.
 
     >>> print(markdown(["a", "b"], [["1", "2"]]))
     | a | b |
@@ -33,9 +33,9 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def write_csv(path: str | os.PathLike[str], head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table as CSV: numbers in full, nothing where one is missing, text that is taken for no formula.
+    """Write a table as CSV: numbers in full, missing numbers as empty cells, formulas escaped.
 
-    An older table with the same first columns is replaced, no other file is.
+    An older table with the same first columns is replaced; another file is an error.
     """
     beginning = ",".join(map(_cell, head[:3]))
     refuse_foreign(path, beginning.encode(), f"table that begins with {beginning!r}")
@@ -43,7 +43,8 @@ def write_csv(path: str | os.PathLike[str], head: Sequence[Any], rows: Iterable[
 
 
 def _cell(value: Any) -> str:
-    r"""
+    r"""Return a cell as text.
+
     >>> [_cell(value) for value in ("gene", "=1+1", "-1.5", -1.5, None, float("nan"), "a, b")]
     ['gene', "'=1+1", '-1.5', '-1.5', '', '', '"a, b"']
     """
@@ -56,7 +57,7 @@ def _cell(value: Any) -> str:
 
 
 def without_nan(value: Any) -> Any:
-    """Plain data for JSON, which has no NaN and no infinity: None stands for them.
+    """Return plain data for JSON, with None for NaN and infinity, which JSON lacks.
 
     >>> without_nan({"a": [1.0, float("nan")]})
     {'a': [1.0, None]}
@@ -69,7 +70,7 @@ def without_nan(value: Any) -> Any:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number, or a dash where there is none; never -0.00.
+    """Return a number as text, never -0.00; a dash for a missing number.
 
     >>> number(-0.001), number(float("nan"))
     ('0.00', '–')
@@ -81,7 +82,8 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """
+    """Return a p-value as text.
+
     >>> p_value(0.0), p_value(0.03)
     ('< 0.001', '0.030')
     """
@@ -89,7 +91,7 @@ def p_value(p: float | None) -> str:
 
 
 def visible(text: Any) -> str:
-    """Text with its invisible characters written out, as `repr` does: a name cannot pass for another, or turn a line.
+    """Return text with invisible characters escaped, as `repr` does: names that differ also look different.
 
     >>> print(visible("ann\\u202ebob"))
     ann\\u202ebob
@@ -102,7 +104,7 @@ def visible(text: Any) -> str:
 
 
 def counted(counts: Mapping[str, int]) -> list[str]:
-    """How many there are of each label; "of" stands between two numbers.
+    """Return the count of each label as text, with "of" between a count and a label that starts with a digit.
 
     >>> counted({"ill": 3, "well": 2}), counted({"<30": 3, "30-60": 2})
     (['3 ill', '2 well'], ['3 of <30', '2 of 30-60'])

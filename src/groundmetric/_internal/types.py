@@ -1,7 +1,4 @@
-"""Types of what users give, as public signatures name them; what is given is checked when it is read.
-
-Only type checkers look inside: nothing heavy is imported for these when a program runs.
-"""
+"""Types of user input in public signatures. Libraries are imported for type checkers only."""
 
 from __future__ import annotations
 
@@ -22,27 +19,27 @@ if TYPE_CHECKING:
 
 # A row per point: an array, a data frame, or a sparse matrix.
 PointsLike: TypeAlias = "ArrayLike | sparse.spmatrix | sparse.sparray"
-# Distributions, or what becomes such: an array for each, or a row for each.
+# Distributions, or input that is converted: an array per distribution, or a row per distribution.
 DistributionsLike: TypeAlias = "Distributions | PointsLike | Sequence[PointsLike]"
-# A label, group or name for each distribution or point, in order or by name; None where it is not known.
+# A label, group or name for each distribution or point, in order or by name; None if unknown.
 LabelsLike: TypeAlias = "ArrayLike | Sequence[Hashable | None] | Mapping[Any, Any]"
 # The different labels, in the order of columns.
 ClassesLike: TypeAlias = "Sequence[Hashable] | np.ndarray"
 # Labels of several kinds by their titles, as a dict or a data frame.
 ColumnsLike: TypeAlias = "Mapping[str, LabelsLike] | Table"
-# Modalities, or what becomes such.
+# Modalities, or Distributions by the name of their modality.
 ModalitiesLike: TypeAlias = "Modalities | Mapping[str, Distributions]"
-# A rule by which genes are selected, how many, their names, or a mask.
+# Selection of genes: the name of a rule, a number, names, or a mask.
 GenesLike: TypeAlias = "str | int | Sequence[str] | Sequence[bool] | np.ndarray"
 RandomState: TypeAlias = "int | np.integer | np.random.RandomState | None"
 FilePath: TypeAlias = "str | os.PathLike[str]"
-# Cells, or the file that holds them.
+# Cells, or the path of a file of cells.
 CellsLike: TypeAlias = "AnnData | FilePath"
-# A ground metric, or a fitted learner that has one.
+# A ground metric, or a fitted learner with the attribute `metric_`.
 MetricLike: TypeAlias = "GroundMetric | Learned"
 # Number of folds, pairs of training and test indices, or a splitter of scikit-learn.
 SplitsLike: TypeAlias = "int | Iterable[tuple[ArrayLike, ArrayLike]] | Splitter | None"
-# Splits as functions of the labels, too: for labels that are permuted.
+# Also functions of the labels, for permuted labels.
 SplitsOfLabels: TypeAlias = "SplitsLike | Callable[[np.ndarray], Iterable[tuple[ArrayLike, ArrayLike]]]"
 
 
@@ -55,39 +52,33 @@ class Table(Protocol):
 
 
 class Learned(Protocol):
-    """A fitted learner, with the metric that it found."""
+    """A fitted learner with its metric."""
 
     @property
     def metric_(self) -> GroundMetric: ...
 
 
 class Splitter(Protocol):
-    """A splitter in the manner of scikit-learn."""
+    """A splitter as in scikit-learn."""
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]: ...
 
 
 class Estimator(Protocol):
-    """An estimator in the manner of scikit-learn."""
+    """An estimator as in scikit-learn."""
 
     def fit(self, X: Any, y: Any, /) -> Any: ...
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
 
 class Method(Protocol):
-    """A fitted method that has distances between distributions."""
+    """A fitted method with distances between distributions."""
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray: ...
 
 
-class Baseline(Estimator, Method, Protocol):
-    """A method that can be compared with others."""
-
-    def set_params(self, **params: Any) -> Any: ...
-
-
 class PointMethod(Protocol):
-    """A fitted method that has distances between points."""
+    """A fitted method with distances between points."""
 
     def point_distances(self, x: Any, y: Any = None) -> np.ndarray: ...
 

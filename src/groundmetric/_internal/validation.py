@@ -1,14 +1,14 @@
 """Validation at public entry points: arrays, numbers, labels, points, and alignment of values by name.
 
 ``obs.groupby("patient")["disease"].first()`` is sorted by patient, whereas `Distributions` are in order of first
-appearance. By position, patients would get each other's labels. Values that have names (pandas, xarray, a dict) are
-therefore aligned by name:
+appearance. Matched by position, patients would get the labels of other patients. Values with names (pandas, xarray, a
+dict) are therefore aligned by name:
 
 - The names must be those of the distributions, in any order. Numbers match text that reads the same (101 and "101").
 - Values without names (arrays, lists) are taken by position. So are values whose index only numbers the rows: the index
   0, 1, 2, … that pandas gives by default, also after both sides were sliced alike, as in scikit-learn's
   cross-validation.
-- If distributions are themselves named 0, 1, 2, … in another order, such an index is ambiguous, which is an error.
+- If distributions are themselves named 0, 1, 2, … in another order, such an index is ambiguous: an error.
 """
 
 from __future__ import annotations
@@ -17,28 +17,24 @@ import hashlib
 import importlib.util
 import numbers
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from ..distributions import Distributions
 
-# Entries of points whose squares are summed at a time: 2 MB.
-_BLOCK_ENTRIES = 2**18
-# Smaller numbers have squares that are 0 or have lost digits.
-_LEAST_DIFFERENCE = 1e-150
-# Names that an error shows.
+# Number of names in an error message.
 _SHOWN_NAMES = 3
 
 
 class ParameterError(ValueError):
-    """A parameter has a value that it does not take.
+    """A parameter has an invalid value.
 
-    Everything that the message is made of is an attribute, so that a program with other names for the parameters (the
-    command line) can word it for its users.
+    All parts of the message are attributes: a program with other names for the parameters (the command line) can word
+    the message for its users.
 
     Parameters
     ----------
@@ -82,6 +78,19 @@ class ParameterError(ValueError):
         return self.naming({})
 
 
+class AlignmentError(ValueError):
+    """Names of values do not match the names of the items; `missing` and `unknown` list the differing names."""
+
+    def __init__(
+        self, message: str, parameter: str, missing: Sequence[Hashable] = (), unknown: Sequence[Hashable] = ()
+    ) -> None:
+        super().__init__(message, parameter, missing, unknown)  # the arguments of a pickled error
+        self.parameter, self.missing, self.unknown = parameter, list(missing), list(unknown)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 def need(name: str, purpose: str = "this", extra: str = "single-cell") -> None:
     """Raise with the command that installs a package unless it is installed."""
     try:
@@ -93,12 +102,12 @@ def need(name: str, purpose: str = "this", extra: str = "single-cell") -> None:
 
 
 def check_number(name: str, value: Any, *, low: float, above: bool = False, whole: bool = False) -> None:
-    """Raise unless a parameter is a finite number of at least `low` (or above it), whole if asked for."""
+    """Raise unless a parameter is a finite number of at least `low` (`above`: greater than `low`)."""
     kind: type = numbers.Integral if whole else numbers.Real
     fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value < np.inf  # type: ignore[operator]
     if not fits or (above and value == low):
-        what = "a whole number" if whole else "a number"
-        raise ParameterError(name, value, f": expected {what} {'above' if above else 'of at least'} {low:g}")
+        expected = f"{'a whole number' if whole else 'a number'} {'above' if above else 'of at least'} {low:g}"
+        raise ParameterError(name, value, f": expected {expected}")
 
 
 def check_class_weight(class_weight: str | None) -> None:
@@ -128,7 +137,7 @@ def real_array(values: Any, name: str) -> np.ndarray:
         text = array.dtype.kind in "US" or (array.dtype == object and any(isinstance(x, str) for x in array.flat))
         if text:  # numpy would read "1.5" as a number, and a column of names may happen to look like numbers
             raise ValueError(f"found text, e.g. {next(x for x in array.flat if isinstance(x, str | bytes))!r}")
-        if array.dtype.kind in "mM":  # as an integer, NaT is the lowest there is
+        if array.dtype.kind in "mM":  # as an integer, NaT would be the lowest int64
             return np.where(np.isnat(array), np.nan, array.astype(np.int64))
         if array.dtype == object:
             array = np.where(missing_values(array), np.nan, array)
@@ -146,7 +155,7 @@ def refuse_mask(values: Any, name: str) -> None:
     ValueError: weights has 1 of 2 entries masked, e.g. at (1,): give them a value (`.filled(…)`) or drop them
     """
     if isinstance(values, list | tuple):  # an array of masked arrays would lose the masks as well
-        values = next((one for one in values if isinstance(one, np.ma.MaskedArray) and np.ma.is_masked(one)), None)
+        values = next((part for part in values if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part)), None)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         masked = np.argwhere(np.ma.getmaskarray(values))
         raise ValueError(
@@ -155,21 +164,21 @@ def refuse_mask(values: Any, name: str) -> None:
         )
 
 
-def refuse_groups(other: Mapping[str, Any], function: str) -> None:
-    """Raise for unknown keywords; `groups` is easily confused with `samples`.
+def refuse_groups(keywords: Mapping[str, Any], function: str) -> None:
+    """Raise for unknown keywords, with advice for `groups`, which is easily confused with `samples`.
 
     >>> refuse_groups({"groups": ["a", "b"]}, "Distributions")
     Traceback (most recent call last):
     ...
     TypeError: Distributions takes no groups (patients that a split keeps together): ...
     """
-    if "groups" in other:
+    if "groups" in keywords:
         raise TypeError(
             f"{function} takes no groups (patients that a split keeps together): the distribution of each row is "
             "`samples`"
         )
-    if other:
-        raise TypeError(f"{function} got an unexpected keyword argument {next(iter(other))!r}")
+    if keywords:
+        raise TypeError(f"{function} got an unexpected keyword argument {next(iter(keywords))!r}")
 
 
 def is_missing(value: Any) -> bool:
@@ -189,37 +198,19 @@ def missing_values(array: np.ndarray) -> np.ndarray:
     return np.fromiter(map(is_missing, array.flat), bool, array.size).reshape(array.shape)
 
 
-def first_not_finite(points: Any) -> tuple[int, int] | None:
-    """Return row and column of the first NaN or infinity, searching in blocks of rows to save memory."""
-    from scipy import sparse  # slow to import
-
-    stored = points.data if sparse.issparse(points) else points
-    # A finite sum proves that all entries are finite; a sum may also overflow.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.sum(stored, dtype=np.float64)):
-            return None
-    for low in range(0, points.shape[0], 4096):
-        block = points[low : low + 4096]
-        block = block.toarray() if sparse.issparse(block) else block
-        if not np.isfinite(block).all():
-            row, column = np.argwhere(~np.isfinite(block))[0]
-            return low + int(row), int(column)
-    return None
-
-
 @dataclass(frozen=True)
 class NameIndex:
-    """Names of items in their order, to which values with names are aligned.
+    """Names of items in order, to which values with names are aligned.
 
     Attributes
     ----------
     names : sequence or None
-        One name per item; None: items have no names, so that values are taken by position.
+        One name per item; None: items without names, values are taken by position.
     numberings : sequence of arrays or None
-        Rows that the items had in the cohorts from which they were sliced: an index of these rows means position.
-        None: items may have been sliced elsewhere, so that any whole numbers that are not names mean position.
+        Rows of the items in the cohorts from which they were sliced: an index of these rows means position.
+        None: the caller may have sliced the items, so any whole numbers that are not names mean position.
     items : str
-        What errors call the items.
+        Noun for the items in errors.
     n : int
         Number of items without names.
     """
@@ -231,7 +222,7 @@ class NameIndex:
 
     @classmethod
     def of(cls, *values: Any, items: str = "distributions") -> NameIndex:
-        """Return the names of the first of these values that has names, or else their number."""
+        """Return the names of the first argument with names; without names, the length of the first argument."""
         for value in values:
             index = _index_of(value)
             if index is not None:
@@ -243,21 +234,16 @@ class NameIndex:
     def size(self) -> int:
         return self.n if self.names is None else len(self.names)
 
-    @property
-    def are_numbers(self) -> bool:
-        return all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in self.names or [])
 
-
-@dataclass(frozen=True)
-class _Index:
-    """Names that values carry, whether they are whole numbers, and whether they are the default index 0, 1, 2, …"""
+class _Index(NamedTuple):
+    """Names of values, whether they are whole numbers, and whether they are the default index 0, 1, 2, …"""
 
     names: list[Hashable]
     is_numbers: bool
     is_default: bool
 
 
-def align_by_name(values: Any, name_index: NameIndex, what: str) -> Any:
+def align_by_name(values: Any, name_index: NameIndex, parameter: str) -> Any:
     """Return values in the order of the name index, of the same type (of a dict: a list).
 
     >>> align_by_name({"bob": "well", "ann": "ill"}, NameIndex(["ann", "bob"]), "y")
@@ -265,20 +251,20 @@ def align_by_name(values: Any, name_index: NameIndex, what: str) -> Any:
     >>> align_by_name({"bob": "well"}, NameIndex(["ann", "bob"]), "y")
     Traceback (most recent call last):
     ...
-    ValueError: y has names other than the 2 distributions: 'ann' is missing; it has 'bob' (1), they are ...
+    groundmetric._internal.validation.AlignmentError: y has names other than the 2 distributions: missing 'ann'; ...
     """
     index = _index_of(values)
     if index is None:
         return values
-    is_mapping = isinstance(values, Mapping)
-    if name_index.names is None:
-        if is_mapping:
-            raise ValueError(
-                f"{what} is a mapping by name, but the {name_index.items} have no names: give a list in order"
-            )
-        return values
-    positions = _positions(index, name_index.names, name_index, what)
-    if is_mapping:
+    positions = None
+    if name_index.names is not None:
+        positions = _positions(index, name_index, list(name_index.names), parameter)
+    elif isinstance(values, Mapping):
+        raise AlignmentError(
+            f"{parameter} is a mapping by name, but the {name_index.items} have no names: give a list in order",
+            parameter,
+        )
+    if isinstance(values, Mapping):
         entries = list(values.values())
         return entries if positions is None else [entries[position] for position in positions]
     if positions is None:
@@ -286,7 +272,7 @@ def align_by_name(values: Any, name_index: NameIndex, what: str) -> Any:
     return values.iloc[positions] if hasattr(values, "iloc") else values.isel({values.dims[0]: positions})
 
 
-def align_square_by_name(values: Any, name_index: NameIndex, what: str) -> Any:
+def align_square_by_name(values: Any, name_index: NameIndex, parameter: str) -> Any:
     """Align rows and columns of a matrix between the items."""
     rows = _index_of(values)
     if rows is None or getattr(values, "ndim", 0) != 2:
@@ -294,11 +280,12 @@ def align_square_by_name(values: Any, name_index: NameIndex, what: str) -> Any:
     columns = _index_of(values.T)
     if columns is None or set(rows.names) != set(columns.names):
         names = "none" if columns is None else _shown(columns.names)
-        raise ValueError(
-            f"{what} has rows and columns of different names (rows: {_shown(rows.names)}; columns: {names}): name both "
-            f"by the {name_index.items}, or give an array"
+        raise AlignmentError(
+            f"{parameter} has rows and columns of different names (rows: {_shown(rows.names)}; columns: {names}): name "
+            f"both by the {name_index.items}, or give an array",
+            parameter,
         )
-    return align_by_name(align_by_name(values, name_index, what).T, name_index, what).T
+    return align_by_name(align_by_name(values, name_index, parameter).T, name_index, parameter).T
 
 
 def carries_names(values: Any) -> bool:
@@ -318,12 +305,13 @@ def numbered(values: Any) -> Any:
 
 
 def _index_of(values: Any) -> _Index | None:
-    """Return the names along the first axis; None if there are none."""
+    """Return the names along the first axis of a mapping, pandas object or DataArray; None for other values."""
     if isinstance(values, Mapping):
         return _Index(list(values), False, False)
-    if hasattr(values, "iloc") and hasattr(values, "index"):  # a Series or DataFrame
+    # Recognised by attributes rather than by type: pandas and xarray are not imported for users who do not use them.
+    if hasattr(values, "iloc") and hasattr(values, "index"):
         index = values.index
-    elif hasattr(values, "isel") and hasattr(values, "indexes") and bool(getattr(values, "dims", None)):  # a DataArray
+    elif hasattr(values, "isel") and hasattr(values, "indexes") and bool(getattr(values, "dims", None)):
         if values.dims[0] not in values.indexes:
             return None
         index = values.indexes[values.dims[0]]
@@ -336,73 +324,75 @@ def _index_of(values: Any) -> _Index | None:
     return _Index(names, is_numbers, is_default)
 
 
-def _positions(index: _Index, names: Sequence[Hashable], name_index: NameIndex, what: str) -> np.ndarray | None:
+def _positions(index: _Index, name_index: NameIndex, item_names: list[Hashable], parameter: str) -> np.ndarray | None:
     """Return the position of each item's value; None if values are in order or taken by position."""
-    given: list[Any] = list(map(_key, index.names))
-    wanted: list[Any] = list(map(_key, names))
-    if given == wanted:
-        return None
-    if set(given) != set(wanted):
-        given_text, wanted_text = [str(name) for name in index.names], [str(name) for name in names]
-        if len({*given_text}) < len(given) or len({*wanted_text}) < len(wanted) or {*given_text} != {*wanted_text}:
-            if _is_numbering(index, names, name_index):
+    value_keys, item_keys = ([_key(name) for name in names] for names in (index.names, item_names))
+    if set(value_keys) != set(item_keys):
+        value_text, item_text = ([str(name) for name in names] for names in (index.names, item_names))
+        is_unique = len({*value_text}) == len(value_text) and len({*item_text}) == len(item_text)
+        if not is_unique or {*value_text} != {*item_text}:
+            if _is_numbering(index, name_index, item_names):
                 return None
-            raise ValueError(_mismatch(index, names, name_index.items, what))
-        given, wanted = given_text, wanted_text
-    if given == wanted:
+            missing = [name for name in dict.fromkeys(item_names) if _key(name) not in set(value_keys)]
+            unknown = [name for name in dict.fromkeys(index.names) if _key(name) not in set(item_keys)]
+            differences = [
+                f"{kind} {_shown(names)}" for kind, names in (("missing", missing), ("unknown", unknown)) if names
+            ]
+            raise AlignmentError(
+                f"{parameter} has names other than the {len(item_names)} {name_index.items}: {'; '.join(differences)}; "
+                f"{parameter} has {_shown(index.names)} ({len(index.names)}), the {name_index.items} are "
+                f"{_shown(item_names)} ({len(item_names)}). Give exactly these names, in any order (e.g. "
+                f"{parameter}.loc[names]), or an array without names in their order (.to_numpy())",
+                parameter,
+                missing,
+                unknown,
+            )
+        value_keys, item_keys = value_text, item_text
+    if value_keys == item_keys:
         return None
     if index.is_default:
-        raise ValueError(
-            f"{what} is numbered 0, 1, 2, …, and so are the {name_index.items}, but in another order "
-            f"({_shown(names)}): give {what}.to_numpy() if it is in their order, or name the index if these are their "
-            "names"
+        raise AlignmentError(
+            f"{parameter} is numbered 0, 1, 2, …, and so are the {name_index.items}, but in another order "
+            f"({_shown(item_names)}): give {parameter}.to_numpy() if it is in their order, or name the index if these "
+            "are their names",
+            parameter,
         )
-    position = {name: at for at, name in enumerate(given)}
-    if len(position) < len(given):
-        twice = next(name for at, name in enumerate(given) if position[name] != at)
-        raise ValueError(
-            f"{what} has {_shown([twice])} more than once, in another order than the {name_index.items}: give each "
-            "name once"
+    position = {name: k for k, name in enumerate(value_keys)}
+    if len(position) < len(value_keys):
+        repeated = next(name for k, name in enumerate(value_keys) if position[name] != k)
+        raise AlignmentError(
+            f"{parameter} has {_shown([repeated])} more than once, in another order than the {name_index.items}: give "
+            "each name once",
+            parameter,
         )
-    return np.array([position[name] for name in wanted], dtype=np.intp)
+    return np.array([position[name] for name in item_keys], dtype=np.intp)
 
 
-def _key(name: Hashable) -> Hashable:
-    """Return a key that tells True from 1, which are equal in Python."""
+def _key(name: Hashable) -> Any:
+    """Return a key that distinguishes True from 1, which are equal in Python."""
     return (bool, bool(name)) if isinstance(name, bool | np.bool_) else name
 
 
-def _is_numbering(index: _Index, names: Sequence[Hashable], name_index: NameIndex) -> bool:
+def _is_numbering(index: _Index, name_index: NameIndex, item_names: list[Hashable]) -> bool:
     """Return whether the names of the values, or of the items, only number rows."""
-    if name_index.numberings is None and index.is_numbers != name_index.are_numbers:
-        return len(index.names) == len(names)
+    items_are_numbers = all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in item_names)
+    if name_index.numberings is None and index.is_numbers != items_are_numbers:
+        return len(index.names) == len(item_names)
     if not index.is_numbers:
         return False
-    rows = [np.arange(len(names)), *(name_index.numberings or ())]
-    return index.is_default or any(np.array_equal(np.asarray(index.names), one) for one in rows)
-
-
-def _mismatch(index: _Index, names: Sequence[Hashable], items: str, what: str) -> str:
-    given, wanted = set(map(_key, index.names)), set(map(_key, names))
-    missing = [name for name in dict.fromkeys(names) if _key(name) not in given]
-    unknown = [name for name in dict.fromkeys(index.names) if _key(name) not in wanted]
-    differences = [f"{_shown(missing)} {'are' if len(missing) > 1 else 'is'} missing"] if missing else []
-    differences += [f"{_shown(unknown)} {'are' if len(unknown) > 1 else 'is'} none of them"] if unknown else []
-    return (
-        f"{what} has names other than the {len(names)} {items}: {'; '.join(differences)}; it has "
-        f"{_shown(index.names)} ({len(index.names)}), they are {_shown(names)} ({len(names)}). Give exactly these "
-        f"names, in any order (e.g. {what}.loc[names]), or an array without names in their order (.to_numpy())"
-    )
+    numberings = [np.arange(len(item_names)), *(name_index.numberings or ())]
+    return index.is_default or any(np.array_equal(np.asarray(index.names), rows) for rows in numberings)
 
 
 def _shown(names: Sequence[Any]) -> str:
+    """Return the first names for a message."""
     plain = [x.item() if isinstance(x, np.generic) and x.dtype.kind not in "mM" else x for x in names[:_SHOWN_NAMES]]
     more = len(names) - _SHOWN_NAMES
     return ", ".join(map(repr, plain)) + (f" and {more} more" if more > 0 else "")
 
 
 def check_labels(y: Any, name_index: NameIndex) -> np.ndarray:
-    """Return the class of each distribution."""
+    """Return the class of each distribution, aligned by name; raise unless all are classes."""
     labels = label_array(y, name_index)
     if missing_values(labels).any():
         raise ValueError("y contains a missing label: drop the distribution or label it")
@@ -422,7 +412,7 @@ def label_array(y: Any, name_index: NameIndex, name: str = "y") -> np.ndarray:
         raise ValueError(
             f"{name} has shape {labels.shape}, but a label is needed for each of {name_index.size}{several}"
         )
-    if isinstance(y, list | tuple) and labels.dtype.kind in "US":  # numpy turns numbers beside text into text
+    if isinstance(y, list | tuple) and labels.dtype.kind in "US":  # numpy converts numbers to text in a mixed list
         return np.array(y, dtype=object) if not all(isinstance(label, str | bytes) for label in y) else labels
     return labels
 
@@ -431,12 +421,12 @@ def check_classes(labels: np.ndarray, name: str = "y") -> None:
     """Raise unless labels are classes: text, whole numbers or truth values, all of one type."""
     if labels.dtype == object:
         text = [label for label in labels if isinstance(label, str)]
-        other = [label for label in labels if not isinstance(label, str)]
-        if text and other:
-            raise ValueError(f"{name} mixes text and numbers ({text[0]!r} and {other[0]!r}): make all of them text")
-        truth = [label for label in other if isinstance(label, bool | np.bool_)]
-        if truth and len(truth) < len(other):
-            number = next(label for label in other if not isinstance(label, bool | np.bool_))
+        values = [label for label in labels if not isinstance(label, str)]
+        if text and values:
+            raise ValueError(f"{name} mixes text and numbers ({text[0]!r} and {values[0]!r}): make all of them text")
+        truth = [label for label in values if isinstance(label, bool | np.bool_)]
+        if truth and len(truth) < len(values):
+            number = next(label for label in values if not isinstance(label, bool | np.bool_))
             raise ValueError(
                 f"{name} mixes truth values and numbers ({truth[0]!r} and {number!r}): True and 1 would be one class; "
                 "make all of them text"
@@ -469,83 +459,6 @@ def labels_of_samples(D: Distributions, labels: np.ndarray, shown: np.ndarray | 
     return first
 
 
-def as_points(points: Any, what: str = "points") -> Any:
-    """Return a 2-D array or CSR matrix of float32 or float64; copy only if necessary."""
-    from scipy import sparse
-
-    if sparse.issparse(points):
-        points = points.tocsr()
-        points = sparse.csr_matrix((real_array(points.data, what), points.indices, points.indptr), points.shape)
-    else:
-        points = np.ascontiguousarray(real_array(points, what))
-    if points.ndim != 2:
-        raise ValueError(f"{what} have shape {points.shape}: expected two dimensions, (n_points, n_features)")
-    if points.shape[1] == 0:
-        raise ValueError(f"{what} have 0 features: at least one is needed")
-    return points
-
-
-def are_sets(X: Any) -> bool:
-    """Return whether X holds several sets of points rather than the rows of one."""
-    if getattr(X, "ndim", None) == 3:
-        return True
-    if not isinstance(X, list | tuple) and str(getattr(X, "dtype", "")) != "object":
-        return False
-    if not len(X) or getattr(X, "ndim", 1) != 1 or hasattr(X, "iloc"):
-        return False
-    first = X[0]
-    nested = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], list | tuple | np.ndarray)
-    return getattr(first, "ndim", None) == 2 or nested
-
-
-def stack(
-    arrays: list[Any], names: list[Hashable] | None, features: Sequence[str] | None
-) -> tuple[Any, list[Hashable], Any]:
-    """Return the points of several arrays, the name of the array of each point, and the names of the features."""
-    from scipy import sparse
-
-    names = list(range(len(arrays))) if names is None else names
-    columns = [list(map(str, array.columns)) for array in arrays if hasattr(array, "columns")]
-    if any(one != columns[0] for one in columns):
-        raise ValueError("the data frames have different columns: give each the same, in the same order")
-    sets = []
-    for name, array in zip(names, arrays, strict=True):
-        points = as_points(array, f"the points of distribution {name!r}")
-        if points.shape[0] == 0:
-            raise ValueError(f"distribution {name!r} is empty: drop it or give it at least one point")
-        sets.append(points)
-    widths = {points.shape[1] for points in sets}
-    if len(widths) > 1:
-        raise ValueError(f"arrays have {sorted(widths)} features: all need the same")
-    points = sparse.vstack(sets, format="csr") if any(map(sparse.issparse, sets)) else np.vstack(sets)
-    samples = [name for name, points in zip(names, sets, strict=True) for _ in range(points.shape[0])]
-    return points, samples, columns[0] if features is None and columns else features
-
-
-def number_samples(samples: Iterable[Hashable]) -> tuple[list[Hashable], np.ndarray]:
-    """Return names in order of first appearance, and for each entry the position of its name among them."""
-    refuse_mask(samples, "samples")
-    array = np.asarray(samples) if isinstance(samples, np.ndarray) else None
-    if array is None and hasattr(samples, "to_numpy"):  # pandas
-        array = samples.to_numpy()
-    if array is not None and array.ndim != 1:
-        raise ValueError(f"samples has shape {array.shape}: expected one entry per point, e.g. a single column")
-    if array is not None and array.dtype != object:
-        values, first, codes = np.unique(array, return_index=True, return_inverse=True)
-        rank = np.empty(values.size, np.intp)
-        rank[np.argsort(first)] = np.arange(values.size)
-        values = values[np.argsort(first)]
-        names, codes = list(values) if values.dtype.kind in "mM" else values.tolist(), rank[codes]  # dates stay dates
-    else:
-        number_of: dict[Hashable, int] = {}
-        codes = np.fromiter((number_of.setdefault(sample, len(number_of)) for sample in samples), np.intp)
-        names = list(number_of)
-    for name in names:
-        if is_missing(name):
-            raise ValueError(f"samples contain a missing value ({name!r}): every point needs a distribution")
-    return names, codes
-
-
 def check_features(features: Sequence[str] | None, n_features: int) -> list[str] | None:
     """Return the names of the features as text; raise unless they are unique and one per column."""
     if features is None:
@@ -559,48 +472,8 @@ def check_features(features: Sequence[str] | None, n_features: int) -> list[str]
     return features
 
 
-def moments(points: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of every feature, in double precision and without a copy of the points."""
-    from scipy import sparse
-
-    if sparse.issparse(points):
-        from sklearn.utils.sparsefuncs import mean_variance_axis
-
-        weights = None if weights is None else weights.astype(points.dtype)
-        mean, variance = mean_variance_axis(points, axis=0, weights=weights)
-        return mean.astype(np.float64), variance.astype(np.float64)
-    # Deviations from the first point rather than from zero: the variance of a constant feature is exactly 0.
-    origin = points[0].astype(np.float64)
-    total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
-    rows = max(1, _BLOCK_ENTRIES // points.shape[1])
-    for low in range(0, points.shape[0], rows):
-        deviation = points[low : low + rows] - origin
-        if weights is None:
-            total += deviation.sum(axis=0)
-            squares += np.einsum("pf,pf->f", deviation, deviation)
-        else:
-            total += weights[low : low + rows] @ deviation
-            squares += weights[low : low + rows] @ deviation**2
-    mass = points.shape[0] if weights is None else weights.sum()
-    shift = total / mass
-    return origin + shift, np.maximum(squares / mass - shift**2, 0.0)
-
-
-def lost_variance(points: Any, variances: np.ndarray) -> np.ndarray:
-    """Return which features have a computed variance of 0 only because their squared differences underflow."""
-    from scipy import sparse
-
-    lost, candidates = np.zeros(variances.size, bool), np.flatnonzero(variances == 0)
-    if candidates.size:
-        columns = points[:, candidates]
-        lowest, highest = columns.min(axis=0), columns.max(axis=0)
-        extent = (highest - lowest).toarray().ravel() if sparse.issparse(columns) else highest - lowest
-        lost[candidates] = (extent > 0) & (extent < _LEAST_DIFFERENCE)
-    return lost
-
-
 def group_list(groups: Any, name_index: NameIndex, name: str = "groups") -> list[Hashable] | None:
-    """The group (or stratum) of each distribution, in the order of the name index where they carry names."""
+    """Return the group (or stratum) of each distribution, aligned by name."""
     if groups is None:
         return None
     refuse_mask(groups, name)
@@ -611,7 +484,7 @@ def group_list(groups: Any, name_index: NameIndex, name: str = "groups") -> list
 
 
 def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | None:
-    """Groups (or strata) as numbers, in the order in which they first appear; None where there are none."""
+    """Return groups (or strata) as numbers in order of first appearance."""
     values = group_list(groups, NameIndex(None, n=size), name)
     if values is None:
         return None
@@ -620,25 +493,24 @@ def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | 
     for value in values:
         if is_missing(value):
             raise ValueError(f"{name} contain a missing value ({value!r}): every distribution needs one of its own")
-    place = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    return np.array([place[value] for value in values], dtype=np.intp)
+    codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    return np.array([codes[value] for value in values], dtype=np.intp)
 
 
 def check_groups_per_class(labels: np.ndarray, groups: Any, least: int, why: str) -> None:
-    """Raise unless there are two classes, each with at least `least` distributions, or groups where they are given."""
+    """Raise unless at least two classes exist, each with at least `least` distributions (or groups, if given)."""
     classes = np.unique(labels)
     if classes.size < 2:
         raise ValueError(f"all distributions have one class ({classes.tolist()}): at least two are needed")
-    members = number_groups(groups, labels.size)
     for label in classes.tolist():
-        own = labels == label
-        count = int(own.sum()) if members is None else np.unique(members[own]).size
+        count, kind = int(np.sum(labels == label)), "distributions"
+        if groups is not None:
+            members = dict.fromkeys(
+                group for group, own_label in zip(groups, labels, strict=True) if own_label == label
+            )
+            count, kind = len(members), f"groups ({', '.join(map(repr, list(members)[:3]))})"
         if count < least:
-            what = "distributions"
-            if members is not None:
-                names = dict.fromkeys(group for group, is_own in zip(groups, own, strict=True) if is_own)
-                what = f"groups ({', '.join(map(repr, list(names)[:3]))})"
-            raise ValueError(f"class {label!r} has {count} {what}, but {least} are needed: {why}")
+            raise ValueError(f"class {label!r} has {count} {kind}, but {least} are needed: {why}")
 
 
 def resolve_seed(random_state: Any) -> int:
@@ -665,7 +537,7 @@ def keyed_generator(*key: Any) -> np.random.Generator:
 
 
 def keyed_uniform(keys: Sequence[Any], *key: Any) -> np.ndarray:
-    """Return one uniform number in [0, 1) for each of `keys`, which depends on that entry and on `key` only."""
+    """Return a uniform number in [0, 1) for each entry of `keys`, a function of that entry and of `key`."""
     digests = [int.from_bytes(_digest((*key, entry)), "little") for entry in keys]
     return np.array(digests, dtype=np.uint64).astype(np.float64) / 2.0**64
 
@@ -673,3 +545,13 @@ def keyed_uniform(keys: Sequence[Any], *key: Any) -> np.ndarray:
 def _digest(key: Sequence[Any]) -> bytes:
     text = "\x1f".join(str(part) for part in key)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def refuse_points_of_learner(X: Any, y: Any, remedy: str) -> None:
+    """Raise if an array X has more rows than labels: after a learner in a pipeline, X are points, not Distributions."""
+    shape: Any = () if hasattr(X, "bounds") else getattr(X, "shape", ())
+    if len(shape) == 2 and hasattr(y, "__len__") and len(y) < shape[0]:
+        raise ValueError(
+            f"y has {len(y)} labels, but X has {shape[0]} rows, each of them a distribution of one point: give "
+            f"Distributions. In a pipeline, a learner before this step returns points, not Distributions: {remedy}"
+        )

@@ -1,27 +1,32 @@
-"""Baselines for a learned ground metric, all with the interface of `GroundMetricLearner`.
+"""Methods that a learned ground metric is compared with: what one would use instead of learning a metric.
 
-Every baseline has ``fit(D, y)``, ``distances(A, B)`` between distributions and ``point_distances(x, y)`` between
-points; classifiers also have ``predict_proba(D)`` and ``classes_``.
+`standard` makes the baselines that `groundmetric evaluate` and the report show. `SummaryModel` puts any scikit-learn
+classifier or regressor on a vector per distribution, and `PointTransport` any scikit-learn transformer before optimal
+transport.
 
 >>> import groundmetric as gm
 >>> D, y = gm.datasets.synth_2d(random_state=0)
->>> gm.baselines.PseudobulkNeighbors(statistics="mean_sd").fit(D, y).distances(D[:4], D[4:]).shape
-(4, 26)
+>>> list(gm.baselines.standard())[:2]
+['pseudobulk', 'moments']
+>>> gm.baselines.SummaryModel("moments").fit(D, y).predict_proba(D[:4]).shape
+(4, 3)
 """
 
-from .points import NCA, Cosine, Euclidean, LinearDiscriminant, Manhattan, PCAEuclidean
-from .summaries import Composition, PseudobulkLogistic, PseudobulkNeighbors
+from .models import CoxRegression, SummaryModel, TransportKernel
+from .shown import standard, titles
+from .summaries import Composition, Summary
+from .transport import Euclidean, PointTransport
 
 __all__ = [
-    "NCA",
     "Composition",
-    "Cosine",
+    "CoxRegression",
     "Euclidean",
-    "LinearDiscriminant",
-    "Manhattan",
-    "PCAEuclidean",
-    "PseudobulkLogistic",
-    "PseudobulkNeighbors",
+    "PointTransport",
+    "Summary",
+    "SummaryModel",
+    "TransportKernel",
+    "standard",
+    "titles",
 ]
 
 

@@ -8,10 +8,10 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from .options import add_command, add_jobs, add_output, add_seed, log, print_findings, wrapped
+from .options import add_command, add_jobs, add_output, add_seed, earlier_run, log, print_findings, wrapped
 
 PAGE, FINDINGS, CELLS, METRIC = "index.html", "results.json", "cohort.h5ad", "cohort.gm"
 N_CELLS = 100  # per sample, to save time
@@ -51,7 +51,8 @@ def make_demo(
     from .. import __version__, datasets, get, report, tl
     from .._internal.files import new_folder, write_whole
 
-    with new_folder(output, earlier=_earlier_demo, last=FINDINGS, replace=True) as folder:
+    earlier = partial(earlier_run, findings=FINDINGS)
+    with new_folder(output, earlier=earlier, last=FINDINGS, replace=True) as folder:
         if verbose:
             log("simulating a cohort and learning from it")
         cells = datasets.make_cohort(**{**(cohort or {}), "random_state": seed})
@@ -63,60 +64,51 @@ def make_demo(
         seconds = time.perf_counter() - started
         get.metric(cells).save(folder / METRIC)
         title = "A simulated cohort: differences between " + " and ".join(cells.uns["truth"]["conditions"])
-        found = report.write(
+        page = report.write(
             cells, folder / PAGE, title=title, permutations=permutations, n_jobs=n_jobs, verbose=verbose
         )
         findings = {
             "groundmetric": __version__,
+            "command": "demo",
             "seed": seed,
             "seconds": round(seconds, 3),
-            "truth": compare_with_truth(cells, found),
-            **{name: found[name] for name in ("summary", "warnings", "omitted", "scores", "permutation_test")},
+            "truth": compare_with_truth(cells, page),
+            **{name: page[name] for name in ("summary", "warnings", "omitted", "scores", "permutation_test")},
             "files": [CELLS, METRIC, PAGE, FINDINGS],
         }
         write_whole(folder / FINDINGS, [json.dumps(findings, indent=2).encode()])
     return findings
 
 
-def _earlier_demo(folder: Path) -> list[str] | None:
-    """Return the files of an earlier demo by its own list; None if the folder is not one."""
-    try:
-        findings = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
-        files = [name for name in findings["files"] if os.path.basename(name) == name]
-        return [*dict.fromkeys([*files, PAGE, FINDINGS])] if "groundmetric" in findings else None
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def compare_with_truth(cells: Any, found: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return what was simulated and what the report says, by subject."""
+def compare_with_truth(cells: Any, page: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the simulated effects and the conclusions of the report, by subject."""
     from .. import get
 
     truth = cells.uns["truth"]
     genes = sorted(map(str, truth["programme_genes"]))
     top = list(get.importance(cells).index[: len(genes)])
     strengths = zip(truth["conditions"], truth["condition_strengths"], strict=True)
-    batch = [note for note in found["warnings"] if note["title"] == "Possible batch effect"]
-    rows = {
+    batch = [note for note in page["warnings"] if note["title"] == "Possible batch effect"]
+    return {
         "Genes": [f"{genes[0]} to {genes[-1]}", f"{len(set(top) & set(genes))} of the top {len(top)} are among them"],
-        "Cell type": [str(truth["programme_type"]), found["summary"].get("Cell types", "not computed")],
+        "Cell type": [str(truth["programme_type"]), page["summary"].get("Cell types", "not computed")],
         "Conditions": [
             ", ".join(f"{name}: fold {math.exp(strength):.1f}" for name, strength in strengths),
-            found["summary"]["Prediction"],
+            page["summary"]["Prediction"],
         ],
         "Batches": [
             f"{len(truth['batches'])}, {float(truth['parameters']['confounding']):.0%} confounded with the condition",
             batch[0]["text"] if batch else "no batch effect is suspected",
         ],
     }
-    return rows
 
 
 def summary(findings: Mapping[str, Any]) -> str:
-    """Return the conclusions of the report, and what was simulated."""
+    """Return the conclusions of the report and the simulated effects."""
     lines = [wrapped(f"{title}: {text}", 0, 2) for title, text in findings["summary"].items()]
-    lines.append("Simulated, and found:")
+    lines.append("Simulated effects and conclusions of the report:")
     lines += [
-        wrapped(f"{name:<12}{simulated}: {found}", 2, 12) for name, (simulated, found) in findings["truth"].items()
+        wrapped(f"{name:<12}{simulated}: {reported}", 2, 12)
+        for name, (simulated, reported) in findings["truth"].items()
     ]
     return "\n".join(lines)

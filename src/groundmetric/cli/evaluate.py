@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .options import (
+    add_cell_type,
     add_cells,
     add_command,
     add_jobs,
@@ -38,23 +39,22 @@ if TYPE_CHECKING:
     from ..evaluation import Comparison, PermutationTest
     from ..learning.splits import Split
 
-# Names of the baselines on the command line, and their classes.
-BASELINES = {
-    "euclidean": "Euclidean", "manhattan": "Manhattan", "cosine": "Cosine", "nca": "NCA", "pca": "PCAEuclidean",
-    "lda": "LinearDiscriminant", "pseudobulk": "PseudobulkNeighbors", "logistic": "PseudobulkLogistic",
-    "composition": "Composition",
-}  # fmt: skip
+# Keys of `baselines.standard`.
+BASELINES = (
+    "pseudobulk", "moments", "type-means", "composition", "embedding", "transport-kernel", "pseudobulk-5-nn",
+    "transport-5-nn",
+)  # fmt: skip
 METHODS = (
-    "methods; the first is compared with all others. groundmetric: the ensemble with its classifier, as in learn and "
-    "predict; ggml: one metric (GroundMetricLearner) and votes of the nearest samples; all: every method; baselines: "
-    "euclidean, manhattan, cosine, nca, pca, lda, pseudobulk, logistic, composition"
+    "methods; the first is compared with all others (all). groundmetric: the ensemble with its classifier, as in learn "
+    "and predict; ggml: one metric (GroundMetricLearner), 5-NN. Logistic regression on: pseudobulk (means), moments "
+    "(means and standard deviations), type-means (means of cell types), composition (log-ratios of cell types), "
+    "embedding (kernel mean embedding), transport-kernel (Euclidean transport); 5-NN: pseudobulk-5-nn, transport-5-nn"
 )
 PERMUTATIONS = "of labels, to test the first method against chance; each costs a whole evaluation (%(default)s)"
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
-OWN = ("groundmetric", "ggml")
-# What is compared unless other methods are named: those that take seconds rather than minutes.
-USUAL = ("groundmetric", "ggml", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
-# Each class counts the same in the score, and so it does in the votes.
+LEARNED = ("groundmetric", "ggml")
+ALL = (*LEARNED, *BASELINES)
+# Classes have equal weight in the score and in the votes.
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 
 
@@ -62,7 +62,7 @@ def add(commands: Any) -> None:
     command = add_command(
         commands, run, "evaluate", "compare the learned metric with other methods on held-out samples of an .h5ad file",
         "groundmetric evaluate cells.h5ad --sample sample --label disease --group patient -o comparison --jobs -1",
-        interrupted="fits that are done are kept, and --resume goes on with them",
+        interrupted="finished fits are saved, and --resume continues from them",
     )  # fmt: skip
     add_cells(command)
     command.add_argument("--methods", metavar="A,B,…", help=METHODS)
@@ -73,6 +73,7 @@ def add(commands: Any) -> None:
     add_values(command, "variance; this and N choose from the training samples of each split")
     command.add_argument("--min-cells", metavar="N", type=count, default=1,
                          help="leave out samples with fewer (%(default)s)")  # fmt: skip
+    add_cell_type(command)
     add_permutations(command, PERMUTATIONS)
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
     add_seed(command, "of the draw, the splits and the methods")
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
     if fits.exists() and not options.resume:
         if not options.replace:
             raise ValueError(
-                f"{str(fits)!r} holds an unfinished run: give --resume to go on with it, or --replace to start anew"
+                f"{str(fits)!r} holds an unfinished run: give --resume to continue it, or --replace to start again"
             )
         remove_cache(fits)
     with new_folder(
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _unfinished(output: str) -> Path:
-    """File of the fits that are done, until all are: beside the folder, or in a folder that cannot be replaced."""
+    """Return the file of finished fits: next to the output folder, or inside it if the folder cannot be replaced."""
     folder = Path(os.path.realpath(output))
     mounted = folder.is_dir() and (os.path.ismount(folder) or not os.access(folder.parent, os.W_OK))
     return folder / "unfinished" if mounted else folder.with_name(f"{folder.name}.unfinished")
@@ -112,7 +113,7 @@ def _evaluate(options: argparse.Namespace, folder: Path, fits: Path) -> dict[str
     from .. import __version__
     from .._anndata.cohort import read_cohort
 
-    methods = USUAL if options.methods is None else _names() if options.methods == "all" else options.methods.split(",")
+    methods = ALL if options.methods in (None, "all") else options.methods.split(",")
     if options.cv == "leave-one-group-out" and options.group is None:
         raise ValueError("--cv leave-one-group-out needs --group, the column of obs that holds the groups")
     n_splits = options.n_splits or (5 if options.cv == "k-fold" else 10)
@@ -120,7 +121,7 @@ def _evaluate(options: argparse.Namespace, folder: Path, fits: Path) -> dict[str
     cohort = read_cohort(
         options.cells, options.sample, options.label, group_key=options.group, layer=options.layer,
         use_rep=options.rep, genes=options.genes, n_cells=options.cells_per_sample, min_cells=options.min_cells,
-        random_state=options.seed,
+        cell_type_key=options.cell_type, random_state=options.seed,
     )  # fmt: skip
     # Unknown methods and impossible splits are named before the long work.
     make_methods(methods, cohort, options.seed)
@@ -146,9 +147,7 @@ class Splitter:
 
         if self.cv == "leave-one-group-out":
             if self.groups is None:
-                raise ValueError(
-                    "cv is 'leave-one-group-out', but there are no groups: give the column that holds them"
-                )
+                raise ValueError("cv is 'leave-one-group-out', but groups are missing: give the column of groups")
             return leave_one_group_out(self.groups)
         make = folds if self.cv == "k-fold" else shuffled
         return make(y, groups=self.groups, n_splits=self.n_splits, random_state=self.seed)
@@ -159,42 +158,32 @@ def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str,
 
     >>> import groundmetric as gm
     >>> from groundmetric._anndata.cohort import Labelled
-    >>> list(make_methods(["groundmetric", "lda"], Labelled(*gm.datasets.synth_2d(0), None, None, []), 0))
-    ['groundmetric', 'lda']
+    >>> list(make_methods(["groundmetric", "moments"], Labelled(*gm.datasets.synth_2d(0), None, None, []), 0))
+    ['groundmetric', 'moments']
     """
+    from .. import baselines
+    from .._anndata.cohort import CELL_TYPE
+    from ..estimators import GroundMetricLearner, TransportClassifier
     from ..estimators.preprocessing import SelectedFeatures
 
-    if not names:
-        raise ValueError("no methods: at least one is needed")
-    methods = {name: _method(name, seed) for name in names}
-    if cohort.rule is None:
-        return methods
-    return {name: SelectedFeatures(method, cohort.rule) for name, method in methods.items()}
-
-
-def _names() -> tuple[str, ...]:
-    """Names of all methods."""
-    return (*OWN, *BASELINES)
-
-
-def _method(name: str, seed: int) -> Any:
-    from .. import baselines
-    from ..estimators import GroundMetricLearner, TransportClassifier
-
-    own = {"groundmetric": TransportClassifier, "ggml": GroundMetricLearner}
-    if name in own:
-        return own[name](random_state=seed)
-    if name not in BASELINES:
-        raise ValueError(f"no method is called {name!r}: expected some of {', '.join(_names())}")
-    method = getattr(baselines, BASELINES[name])()
-    return method.set_params(random_state=seed) if "random_state" in method.get_params() else method
+    annotation = CELL_TYPE if CELL_TYPE in cohort.D.annotations else None
+    methods = {
+        "groundmetric": TransportClassifier(random_state=seed),
+        "ggml": GroundMetricLearner(random_state=seed),
+        **baselines.standard(annotation=annotation, random_state=seed),
+    }
+    unknown = [name for name in names if name not in methods]
+    if unknown or not names:
+        raise ValueError(f"no method is called {(*unknown, '')[0]!r}: expected some of {', '.join(methods)}")
+    chosen = {name: methods[name] for name in names}
+    return chosen if cohort.rule is None else {name: SelectedFeatures(m, cohort.rule) for name, m in chosen.items()}
 
 
 def evaluate(
     cohort: Labelled,
     folder: Path,
     *,
-    methods: Sequence[str] = USUAL,
+    methods: Sequence[str] = ALL,
     cv: str = "shuffle-split",
     n_splits: int = 10,
     n_permutations: int = 0,
@@ -232,29 +221,35 @@ def evaluate(
     splits = splitter(cohort.y)
     chosen = make_methods(methods, cohort, seed)
     log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
-    found = compare(
+    comparison = compare(
         chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
         voting=Voting(class_weight=CLASS_WEIGHT, max_points=max_points), clustering=True,
         n_jobs=n_jobs, resume=resume, verbose=verbose,
     )  # fmt: skip
-    found.notes += [*cohort.notes, *_notes(cohort, max_points)]
+    comparison.notes += [*cohort.notes, *_notes(cohort, max_points)]
+    verdict = _verdict(comparison)
+    if verdict is not None:
+        comparison.notes.insert(0, verdict)
     if "groundmetric" in methods:
-        found.notes.append("groundmetric is the TransportClassifier that learn fits and predict uses")
+        comparison.notes.append("groundmetric is the TransportClassifier that learn fits and predict uses")
     test = None
     if n_permutations:
         log(f"permuting labels {n_permutations} times")
-        again = {"leave-one-group-out": splits, "k-fold": n_splits, "shuffle-split": splitter}[cv]
+        test_cv = {"leave-one-group-out": splits, "k-fold": n_splits, "shuffle-split": splitter}[cv]
         test = _against_chance(
-            chosen[methods[0]], cohort, again, n_permutations=n_permutations, n_jobs=n_jobs, random_state=seed,
+            chosen[methods[0]], cohort, test_cv, n_permutations=n_permutations, n_jobs=n_jobs, random_state=seed,
             verbose=verbose,
         )  # fmt: skip
     log("drawing")
-    pictures = draw(found, chosen, cohort, folder)
-    return _write(found, test, cohort, pictures, folder)
+    pictures = draw(comparison, chosen, cohort, folder)
+    return _write(comparison, test, cohort, pictures, folder)
 
 
 def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> PermutationTest:
-    """An ensemble holds samples out itself, on features that are chosen once: their variance knows no labels."""
+    """Test the score of a method against permuted labels.
+
+    An ensemble holds samples out itself. Its features are selected once, by variance, which does not depend on labels.
+    """
     from ..estimators import TransportClassifier
     from ..estimators.preprocessing import SelectedFeatures, with_features
     from ..evaluation import Voting, permutation_test
@@ -271,10 +266,15 @@ def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> P
         cohort.y,
         cv=cv,
         groups=cohort.groups,
-        score=SCORE,
         voting=Voting(class_weight=CLASS_WEIGHT),
         **options,
     )
+
+
+def _verdict(comparison: Comparison) -> str | None:
+    """Return the comparison of a learned metric with the best baseline in a sentence; None unless it comes first."""
+    learned, names = comparison.methods[0], [name for name in comparison.methods if name in BASELINES]
+    return comparison.verdict(learned, names, SCORE) if learned in LEARNED and names else None
 
 
 def _notes(cohort: Labelled, max_points: int | None) -> list[str]:
@@ -287,8 +287,8 @@ def _notes(cohort: Labelled, max_points: int | None) -> list[str]:
     return notes
 
 
-def draw(found: Comparison, methods: dict[str, Any], cohort: Labelled, folder: Path) -> list[str]:
-    """Scores of all methods; samples by the first method, learned from the first training part, the others hollow."""
+def draw(comparison: Comparison, methods: dict[str, Any], cohort: Labelled, folder: Path) -> list[str]:
+    """Draw the scores of all methods, and the map and distances of samples learned from the first training set."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -296,33 +296,33 @@ def draw(found: Comparison, methods: dict[str, Any], cohort: Labelled, folder: P
     from ..pl.style import STYLE
 
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.7, 0.8 + 0.18 * len(found.methods)), layout="constrained")
-        estimates = {method: found.estimate(method, SCORE) for method in found.methods}
+        figure = Figure(figsize=(3.7, 0.8 + 0.18 * len(comparison.methods)), layout="constrained")
+        estimates = {method: comparison.estimate(method, SCORE) for method in comparison.methods}
         rows = {method: (estimate.value, estimate.low, estimate.high) for method, estimate in estimates.items()}
         name = f"{SCORE.replace('_', ' ')}, 95% interval (dashed: guessing)"
-        pl.scores(rows, ax=figure.subplots(), reference=1 / len(found.classes), name=name)
+        pl.scores(rows, ax=figure.subplots(), reference=1 / len(comparison.classes), name=name)
         pictures = [_save(figure, folder / "scores.png")]
-        distances = _distances(found, methods[found.methods[0]], cohort)
+        distances = _distances(comparison, methods[comparison.methods[0]], cohort)
         if distances is not None:
             figure = Figure(figsize=(7.0, 3.4), layout="constrained")
-            left, right = figure.subplots(1, 2)
-            pl.embedding(distances, found.labels, ax=left, train=found.splits[0][0])
-            pl.heatmap(distances, found.labels, ax=right)
+            map_axes, heatmap_axes = figure.subplots(1, 2)
+            pl.embedding(distances, comparison.labels, ax=map_axes, train=comparison.splits[0][0])
+            pl.heatmap(distances, comparison.labels, ax=heatmap_axes)
             pictures.append(_save(figure, folder / "samples.png"))
     return pictures
 
 
-def _distances(found: Comparison, method: Any, cohort: Labelled) -> np.ndarray | None:
-    """Distances between all samples by a method that learns from the first training part; None if it has none."""
+def _distances(comparison: Comparison, method: Any, cohort: Labelled) -> np.ndarray | None:
+    """Return distances between all samples after fitting the first training set; None if the method lacks distances."""
     import numpy as np
 
     from ..evaluation._run import Cohort, fit
 
-    if found.status(found.methods[0]) != "ok":
+    if comparison.status(comparison.methods[0]) != "ok":
         return None
-    train, _ = found.splits[0]
-    known = Cohort(cohort.D, np.asarray(found.labels), np.asarray(found.classes), cohort.groups)
-    fitted = fit(method, cohort.D[train], known, train)
+    train, _ = comparison.splits[0]
+    labelled = Cohort(cohort.D, np.asarray(comparison.labels), np.asarray(comparison.classes), cohort.groups)
+    fitted = fit(method, cohort.D[train], labelled, train)
     return fitted.distances(cohort.D) if hasattr(fitted, "distances") else None
 
 
@@ -335,7 +335,7 @@ def _save(figure: Figure, path: Path) -> str:
 
 
 def _write(
-    found: Comparison, test: PermutationTest | None, cohort: Labelled, pictures: list[str], folder: Path
+    comparison: Comparison, test: PermutationTest | None, cohort: Labelled, pictures: list[str], folder: Path
 ) -> dict[str, Any]:
     from .._internal.files import write_whole
     from .._internal.tables import without_nan
@@ -344,17 +344,17 @@ def _write(
     text = [f"# {len(cohort.D)} samples: {label_counts(labels)}"]
     if test is not None:
         text.append(
-            f"{found.methods[0]}, against chance: {test.score.replace('_', ' ')} {test.statistic:.2f}, "
+            f"{comparison.methods[0]}, against chance: {test.score.replace('_', ' ')} {test.statistic:.2f}, "
             f"p = {test.p:.3g} ({test.null.size} permutations of {test.exchanged}; {test.arrangements} arrangements in "
             "all)"
         )
-    learned = f"samples by {found.methods[0]}, learned from the first training part (filled), and their distances"
+    learned = f"samples by {comparison.methods[0]}, learned from the first training part (filled), and their distances"
     shown = {"scores.png": "scores of all methods with 95% intervals, and of guessing", "samples.png": learned}
-    text += [found.to_markdown(), *(f"![{shown[name]}]({name})" for name in pictures)]
+    text += [comparison.to_markdown(), *(f"![{shown[name]}]({name})" for name in pictures)]
     write_whole(folder / "results.md", ["\n\n".join(text).encode() + b"\n"])
-    found.to_csv(folder / "results.csv")
+    comparison.to_csv(folder / "results.csv")
     permuted = None if test is None else test.to_dict()
-    content = {"comparison": found.to_dict(), "permutation_test": permuted}
+    content = {"comparison": comparison.to_dict(), "permutation_test": permuted}
     write_whole(folder / "results.json", [json.dumps(content).encode() + b"\n"])
     return without_nan(
         {
@@ -362,26 +362,27 @@ def _write(
             "n_points": int(cohort.D.points.shape[0]),
             "n_features": int(cohort.D.shape[1]),
             "labels": labels,
-            "n_splits": len(found.splits),
-            "estimators": found.estimators,
-            "scores": {method: _scores(found, method) for method in found.methods},
+            "n_splits": len(comparison.splits),
+            "estimators": comparison.estimators,
+            "scores": {method: _scores(comparison, method) for method in comparison.methods},
             "against_chance": None if test is None else {"p": test.p, "n_permutations": int(test.null.size)},
-            "notes": found.notes,
+            "best_baseline": _verdict(comparison),
+            "notes": comparison.notes,
             "files": ["results.md", "results.csv", "results.json", *pictures, "run.json"],
         }
     )
 
 
-def _scores(found: Comparison, method: str) -> dict[str, Any]:
-    estimate = found.estimate(method, SCORE)
+def _scores(comparison: Comparison, method: str) -> dict[str, Any]:
+    estimate = comparison.estimate(method, SCORE)
     row: dict[str, Any] = {
-        "status": found.status(method), SCORE: estimate.value, "low": estimate.low, "high": estimate.high,
-        "seconds": found.seconds(method),
+        "status": comparison.status(method), SCORE: estimate.value, "low": estimate.low, "high": estimate.high,
+        "seconds": comparison.seconds(method),
     }  # fmt: skip
-    if method != found.methods[0]:
-        lead = found.difference(found.methods[0], method, SCORE)
+    if method != comparison.methods[0]:
+        lead = comparison.difference(comparison.methods[0], method, SCORE)
         row |= {"lead_of_first": lead.value, "lead_low": lead.low, "lead_high": lead.high}
-        row["p_holm"] = found.against(found.methods[0], SCORE)[method][1]
+        row["p_holm"] = comparison.against(comparison.methods[0], SCORE)[method][1]
     return row
 
 
@@ -399,7 +400,8 @@ def summary(findings: dict[str, Any]) -> str:
     )
     first = next(iter(findings["scores"]))
     scored = f"\n{first} is {findings['estimators'][first]}; the others are in results.md"
-    return aligned(rows) + more + scored
+    verdict = "" if findings["best_baseline"] is None else f"\n{findings['best_baseline']}"
+    return aligned(rows) + verdict + more + scored
 
 
 def _number(value: float | None, form: str = ".2f") -> str:

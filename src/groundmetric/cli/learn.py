@@ -69,26 +69,26 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    beside = _check_checkpoint(options.checkpoint, options.output)
-    with new_folder(options.output, replace=options.replace, inputs=[options.cells], beside=beside) as folder:
+    checkpoints = _check_checkpoint(options.checkpoint, options.output)
+    with new_folder(options.output, replace=options.replace, inputs=[options.cells], beside=checkpoints) as folder:
         findings = _learn(options, folder)
         write_findings(folder, findings)
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
     if findings["interrupted"]:
-        more = "" if options.checkpoint is None else "; the same command with --replace continues from there"
-        raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{more}")
+        advice = "" if options.checkpoint is None else "; the same command with --replace continues from there"
+        raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{advice}")
 
 
 def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
     """Raise if a checkpoint would replace another file; return its names in the output folder."""
     if checkpoint is None:
         return []
-    from ..learning.checkpoint import check_place
+    from ..learning.checkpoint import check_path
 
-    before = check_place(checkpoint)
-    inside = os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(output)
-    return [os.path.basename(checkpoint), before.name] if inside else []
+    before = check_path(checkpoint)
+    is_in_output = os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(output)
+    return [os.path.basename(checkpoint), before.name] if is_in_output else []
 
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -101,20 +101,21 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             find_column(source.obs, options.cell_type, "cell_type_key")
     log(f"reading {options.cells}, learning")
     started = time.perf_counter()
-    given = {"n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
-             "checkpoint": options.checkpoint, "target": options.target, "order": options.order,
-             "resample": options.resample or None}  # fmt: skip
+    parameters = {
+        "n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
+        "checkpoint": options.checkpoint, "target": options.target, "order": options.order,
+        "resample": options.resample or None,
+    }  # fmt: skip
     cells = tl.learn(
-        options.cells, options.sample, options.label, group_key=options.group,
-        method=options.method,
+        options.cells, options.sample, options.label, method=options.method, group_key=options.group,
         batch_key=options.batch, layer=options.layer, use_rep=options.rep, genes=options.genes,
-        n_cells=options.cells_per_sample, random_state=options.seed, n_jobs=options.jobs,
-        verbose=1, **{name: value for name, value in given.items() if value is not None},
+        n_cells=options.cells_per_sample, random_state=options.seed, n_jobs=options.jobs, verbose=1,
+        **{name: value for name, value in parameters.items() if value is not None},
     )  # fmt: skip
     learned = time.perf_counter() - started
     entry = cells.uns["groundmetric"]
     course = _course(entry)
-    log(f"learned in {learned:.1f} s; measuring the distances between {cells.obs[options.sample].nunique()} samples")
+    log(f"learned in {learned:.1f} s; computing distances between {cells.obs[options.sample].nunique()} samples")
     samples = tl.samples(cells, cell_type_key=options.cell_type, n_jobs=options.jobs, verbose=1)
     log("writing")
     files = _write(folder, cells, samples)
@@ -147,9 +148,9 @@ def _label_counts(entry: dict[str, Any]) -> dict[str, int]:
 def _course(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the held-out scores of an ensemble, or the epochs of a single metric."""
     if "ensemble" in entry:
-        found = entry["ensemble"]
-        return {"scored": found["scored"], "held_out": found["scores"], "weights": found["weights"],
-                "members": found["n_members"], "interrupted": False}  # fmt: skip
+        ensemble = entry["ensemble"]
+        return {"scored": ensemble["scored"], "held_out": ensemble["scores"], "weights": ensemble["weights"],
+                "members": ensemble["n_members"], "interrupted": False}  # fmt: skip
     from ..interpret.importance import training_summary
 
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
@@ -179,8 +180,8 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     samples.write_h5ad(folder / "samples.h5ad")
     write_frame(folder / "importance.csv", get.importance(cells), "feature")
     write_frame(folder / "distances.csv", get.distances(samples), "sample")
-    own = [] if predictor is None else [RUN_PREDICTOR]
-    return ["cells.h5ad", "samples.h5ad", "metric.gm", *own, "importance.csv", "distances.csv", "run.json"]
+    models = ["metric.gm"] if predictor is None else ["metric.gm", RUN_PREDICTOR]
+    return ["cells.h5ad", "samples.h5ad", *models, "importance.csv", "distances.csv", "run.json"]
 
 
 def summary(findings: dict[str, Any]) -> str:
@@ -190,27 +191,17 @@ def summary(findings: dict[str, Any]) -> str:
         f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",
         "cell numbers": findings["cell_numbers"]["text"],
         "features": findings["features"]["text"],
-        **(_of_ensemble(findings) if "held_out" in findings else _of_epochs(findings)),
-        "most important": ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items()),
     }
+    if "held_out" in findings:
+        weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
+        scores = ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
+        facts["training"] = f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s"
+        facts["held out"] = f"{scores} (of the {findings['scored']} that `groundmetric predict` uses)"
+        facts["members"] = ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights)
+    else:
+        end = "interrupted" if findings["interrupted"] else "stopped at the last"
+        end = "converged" if findings["converged"] else end
+        facts["training"] = f"{findings['epochs']} epochs ({end}), {findings['seconds']:.1f} s"
+        facts["course"] = findings["course"]
+    facts["most important"] = ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items())
     return "\n".join(f"{name:<16}{text}" for name, text in facts.items())
-
-
-def _of_ensemble(findings: dict[str, Any]) -> dict[str, str]:
-    weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
-    return {
-        "training": f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s",
-        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
-        + f" (of the {findings['scored']} that `groundmetric predict` uses)",
-        "members": ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights),
-    }
-
-
-def _of_epochs(findings: dict[str, Any]) -> dict[str, str]:
-    ended = (
-        "converged" if findings["converged"] else "interrupted" if findings["interrupted"] else "stopped at the last"
-    )
-    return {
-        "training": f"{findings['epochs']} epochs ({ended}), {findings['seconds']:.1f} s",
-        "course": findings["course"],
-    }

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from . import demo, evaluate, learn, predict, report
+from . import demo, evaluate, learn, plan, predict, report
 from .options import OPTION_OF, as_options, log, with_options
 
 # Modules with a function `add`, which adds the command to the parser. `--help` imports nothing else.
-COMMANDS = (demo, evaluate, learn, predict, report)
+COMMANDS = (demo, evaluate, learn, plan, predict, report)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,11 +35,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def _check_options(self, args: list[str]) -> None:
-        known = list(self._option_string_actions)
+        options = list(self._option_string_actions)
         for word in args[: args.index("--")] if "--" in args else args:
             name = word.split("=")[0]
-            if name.startswith("--") and not any(option.startswith(name) for option in known):
-                self.error(f"no option {name}{nearest(name, known)}")
+            if name.startswith("--") and not any(option.startswith(name) for option in options):
+                self.error(f"no option {name}{nearest(name, options)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = [str(choice) for choice in action.choices or ()]
@@ -49,14 +49,14 @@ class _Parser(argparse.ArgumentParser):
             )
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """Return the nearest known word as a question, or nothing.
+def nearest(word: str, words: Sequence[str]) -> str:
+    """Return the most similar word as a question, or an empty text.
 
     >>> nearest("--smaple", ["--sample", "--label"])
     ': did you mean --sample?'
     """
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f": did you mean {found[0]}?" if found else ""
+    matches = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f": did you mean {matches[0]}?" if matches else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _signals_as_interrupts() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C, so that incomplete files are removed.
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C, to remove incomplete files.
 
     Yields the list of received signals.
     """
@@ -87,14 +87,14 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
     owner = os.getpid()
 
     def interrupt(number: int, frame: Any) -> None:
-        if os.getpid() != owner:  # a child that inherited this: it ends as it would have
+        if os.getpid() != owner:  # a child process that inherited this handler ends by default
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         received.append(number)
         raise KeyboardInterrupt
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    in_main = threading.current_thread() is threading.main_thread()  # no other thread can handle signals
+    in_main = threading.current_thread() is threading.main_thread()  # only the main thread can handle signals
     handled = [number for number in numbers if in_main and signal.getsignal(number) is signal.SIG_DFL]
     for number in handled:
         signal.signal(number, interrupt)

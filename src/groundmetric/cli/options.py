@@ -70,7 +70,7 @@ def _number(kind: Callable[[str], Any], low: float, high: float, expected: str) 
     return parse
 
 
-whole = _number(int, 0, float("inf"), "a whole number of at least 0")
+non_negative = _number(int, 0, float("inf"), "a whole number of at least 0")
 count = _number(int, 1, float("inf"), "a whole number of at least 1")
 seed = _number(int, 0, 2**32 - 1, f"a whole number from 0 to {2**32 - 1}")
 number = _number(float, 0.0, sys.float_info.max, "a number of at least 0")
@@ -96,26 +96,29 @@ def labels(text: str) -> list[str]:
     >>> labels("mild, moderate,severe")
     ['mild', 'moderate', 'severe']
     """
-    found = [label.strip() for label in text.split(",")]
-    if len(found) < 2 or not all(found) or len(set(found)) < len(found):
+    order = [label.strip() for label in text.split(",")]
+    if len(order) < 2 or not all(order) or len(set(order)) < len(order):
         raise argparse.ArgumentTypeError(f"expected different labels from low to high, as A,B,C, not {text!r}")
-    return found
+    return order
 
 
-# Options that several commands have mean the same in all of them, so each is defined once.
+# Options of several commands, each defined once.
 
 
-def add_cells(command: argparse.ArgumentParser) -> None:
+def add_cells(command: argparse.ArgumentParser, *, output: bool = True) -> None:
     """Add the file to learn from, its columns, and the folder to write."""
     command.add_argument("cells", metavar="CELLS.h5ad", help="file with normalised values on a log scale")
     command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
     command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
     command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient; samples of one stay together")
-    add_output(command, required=True)
+    if output:
+        add_output(command, required=True)
 
 
-def add_output(command: argparse.ArgumentParser, what: str = "folder to write", **more: Any) -> None:
-    command.add_argument("-o", "--output", metavar=more.pop("metavar", "DIR"), help=what, **more)
+def add_output(
+    command: argparse.ArgumentParser, text: str = "folder to write", metavar: str = "DIR", **options: Any
+) -> None:
+    command.add_argument("-o", "--output", metavar=metavar, help=text, **options)
 
 
 def add_values(command: argparse.ArgumentParser, default: str) -> None:
@@ -138,15 +141,15 @@ def add_cell_type(command: argparse.ArgumentParser) -> None:
 
 
 def add_permutations(command: argparse.ArgumentParser, text: str, default: int | None = 0) -> None:
-    command.add_argument("--permutations", metavar="N", type=whole, default=default, help=text)
+    command.add_argument("--permutations", metavar="N", type=non_negative, default=default, help=text)
 
 
 def add_seed(command: argparse.ArgumentParser, of: str) -> None:
     command.add_argument("--seed", metavar="N", type=seed, default=0, help=f"seed of {of} (%(default)s)")
 
 
-def add_replace(command: argparse.ArgumentParser, what: str = "the folder of an earlier run") -> None:
-    command.add_argument("--replace", action="store_true", help=f"replace {what}")
+def add_replace(command: argparse.ArgumentParser, target: str = "the folder of an earlier run") -> None:
+    command.add_argument("--replace", action="store_true", help=f"replace {target}")
 
 
 def add_jobs(command: argparse.ArgumentParser) -> None:
@@ -210,7 +213,7 @@ def new_folder(
     inputs: Iterable[str | os.PathLike[str]] = (),
     beside: Sequence[str] = (),
 ) -> AbstractContextManager[Path]:
-    """Return a folder for a run that appears under its name when all is written; see `safe_folders.new_folder`.
+    """Return the folder of a run, which gets its name when it is complete; see `safe_folders.new_folder`.
 
     With `replace`, the files of an earlier run and its report are replaced; other files stay.
     """
@@ -224,12 +227,12 @@ def check_free(output: str | os.PathLike[str], *, replace: bool, beside: Sequenc
     safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, replace, beside)
 
 
-def earlier_run(folder: Path) -> list[str] | None:
-    """Return the files of a run by its own list, and its report; None if the folder is not a run."""
+def earlier_run(folder: Path, findings: str = FINDINGS) -> list[str] | None:
+    """Return the files that the findings list, and a report; None if the folder is not a run."""
     try:
-        findings = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
-        files = [name for name in findings["files"] if os.path.basename(name) == name and name not in ("", ".", "..")]
-        if "groundmetric" not in findings or "command" not in findings:
+        content = json.loads((folder / findings).read_text(encoding="utf-8"))
+        files = [name for name in content["files"] if os.path.basename(name) == name and name not in ("", ".", "..")]
+        if "groundmetric" not in content or "command" not in content:
             return None
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -238,10 +241,10 @@ def earlier_run(folder: Path) -> list[str] | None:
     cache = folder / "report.cache"
     caches = cache_files(cache) if is_cache(cache) else []
     if (folder / "report.html").exists():
-        from ..report.write import is_page
+        from ..report.page import is_page
 
         caches += ["report.html"] * is_page(folder / "report.html")
-    return [*dict.fromkeys([*files, FINDINGS]), *caches]
+    return [*dict.fromkeys([*files, findings]), *caches]
 
 
 def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:
@@ -260,11 +263,12 @@ def plain(value: Any) -> Any:
 
 def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
     """Wrap text to the terminal, continuation lines indented by `hang` more; one line without a terminal."""
-    first, others = " " * indent, " " * (indent + hang)
     if not sys.stdout.isatty():
-        return first + text
+        return " " * indent + text
     width = min(shutil.get_terminal_size().columns, _MAX_WIDTH)
-    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+    return textwrap.fill(
+        text, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + hang), break_on_hyphens=False
+    )
 
 
 def label_counts(counts: Mapping[str, int]) -> str:

@@ -51,14 +51,14 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.output is None:
         findings = _predict(options, None)
-    else:
-        inputs = [options.trained, options.cells]
-        with new_folder(options.output, replace=options.replace, inputs=inputs) as folder:
-            findings = _predict(options, folder)
-            write_findings(folder, findings)
+        print_findings(findings, summary(findings), as_json=options.json)
+        return
+    inputs = [options.trained, options.cells]
+    with new_folder(options.output, replace=options.replace, inputs=inputs) as folder:
+        findings = _predict(options, folder)
+        write_findings(folder, findings)
     print_findings(findings, summary(findings), as_json=options.json)
-    if options.output is not None:
-        log(f"wrote {', '.join(findings['files'])} to {options.output}")
+    log(f"wrote {', '.join(findings['files'])} to {options.output}")
 
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
@@ -69,13 +69,13 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
         from .._anndata.store import trained_from
         from ..tl.transfer import project_samples
 
-    known = trained_from(options.trained, "groundmetric")
-    if known.cells is None:
-        raise ValueError(f"{options.trained!r} is a metric without labels: expected the folder of a run")
+    trained = trained_from(options.trained, "groundmetric")
+    if trained.cells is None:
+        raise ValueError(f"{options.trained!r} is a metric without labels: expected the folder of a `learn` run")
     with Source(options.cells) as source:
-        log(f"reading {options.cells}, comparing with {len(known.cells)} training samples")
+        log(f"reading {options.cells}, comparing with {len(trained.cells)} training samples")
         projected = project_samples(
-            source, known, sample_key=options.sample, layer=options.layer, max_missing=options.max_missing,
+            source, trained, sample_key=options.sample, layer=options.layer, max_missing=options.max_missing,
             n_neighbors=options.neighbors, n_cells=options.cells_per_sample, random_state=options.seed,
             force=options.force, n_jobs=options.jobs, verbose=1,
         )  # fmt: skip
@@ -95,8 +95,8 @@ def _predictions(samples: Any) -> list[dict[str, Any]]:
     """Return a dict for each sample; unknown values are None."""
     training = samples.uns["groundmetric"]["training_samples"]
     nearest = samples.obsm["X_groundmetric_distances"].argmin(axis=1)
-    shares = samples.obsm.get("groundmetric_probabilities")
-    found = []
+    probabilities = samples.obsm.get("groundmetric_probabilities")
+    predictions = []
     for k, (name, row) in enumerate(samples.obs.iterrows()):
         label = row["groundmetric_predicted"]
         predicted: dict[str, Any] = {
@@ -104,69 +104,73 @@ def _predictions(samples: Any) -> list[dict[str, Any]]:
             "n_cells": int(row["n_cells"]),
             "predicted": None if label is None or label != label else str(label),
         }
-        if shares is not None:
-            predicted["probabilities"] = {label: float(p) for label, p in shares.iloc[k].items() if p == p}
-        for more in ("number", "typicality"):
-            if f"groundmetric_{more}" in samples.obs:
-                value = float(row[f"groundmetric_{more}"])
-                predicted[more] = value if value == value else None
+        if probabilities is not None:
+            predicted["probabilities"] = {label: float(p) for label, p in probabilities.iloc[k].items() if p == p}
+        for column in ("number", "typicality"):
+            if f"groundmetric_{column}" in samples.obs:
+                value = float(row[f"groundmetric_{column}"])
+                predicted[column] = value if value == value else None
         if "groundmetric_far" in samples.obs:
             predicted["far"] = bool(row["groundmetric_far"])
-        found.append({**predicted, "nearest": str(training[nearest[k]])})
-    return found
+        if "groundmetric_set" in samples.obs:
+            predicted |= {"set": str(row["groundmetric_set"]), "reason": str(row["groundmetric_reason"])}
+        predictions.append({**predicted, "nearest": str(training[nearest[k]])})
+    return predictions
 
 
 def _write(folder: Path, source: Any, projected: Any) -> list[str]:
     import anndata as ad
-    import pandas as pd
+
+    from .. import get
 
     samples = projected.samples
     cells = ad.AnnData(obs=source.obs.assign(**projected.obs), obsm={"X_groundmetric": projected.z})
     cells.uns["groundmetric"] = projected.stored.entry()
     cells.write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
-    own = [f"groundmetric_{name}" for name in ("predicted", "probability", "number", "typicality", "far")]
-    table = samples.obs[["n_cells", *(name for name in own if name in samples.obs)]]
+    columns = [
+        f"groundmetric_{name}"
+        for name in ("predicted", "probability", "set", "reason", "number", "low", "high", "typicality", "far")
+    ]
+    table = samples.obs[["n_cells", *(name for name in columns if name in samples.obs)]]
     table = table.rename(columns=lambda name: name.removeprefix("groundmetric_"))
     if "groundmetric_probabilities" in samples.obsm:
         table = table.join(samples.obsm["groundmetric_probabilities"].add_prefix("probability of "))
     write_frame(folder / "predictions.csv", table, "sample")
-    known = samples.uns["groundmetric"]["training_samples"]
-    distances = pd.DataFrame(samples.obsm["X_groundmetric_distances"], samples.obs_names, known)
-    write_frame(folder / "distances.csv", distances, "sample")
+    write_frame(folder / "distances.csv", get.distances(samples), "sample")
     return ["cells.h5ad", "samples.h5ad", "predictions.csv", "distances.csv", "run.json"]
 
 
 def summary(findings: dict[str, Any]) -> str:
     """Return a line per sample, and an explanation of the columns."""
-    rows = []
-    for found in findings["predictions"]:
-        row = {"sample": found["sample"], "cells": str(found["n_cells"]), "predicted": _shown(found["predicted"])}
-        if "probabilities" in found:
-            best = max(found["probabilities"].values(), default=None)
+    rows, predictions = [], findings["predictions"]
+    for prediction in predictions:
+        label = prediction["predicted"]
+        try:
+            label = f"{float(label):.4g}"
+        except (TypeError, ValueError):
+            label = "-" if label is None else label
+        row = {"sample": prediction["sample"], "cells": str(prediction["n_cells"]), "predicted": label}
+        if "probabilities" in prediction:
+            best = max(prediction["probabilities"].values(), default=None)
             row["probability"] = "-" if best is None else f"{best:.2f}"
+        if "set" in prediction:
+            row["90 % set"] = prediction["set"] or "-"
         for name in ("number", "typicality"):
-            if name in found:
-                row[name] = "-" if found[name] is None else f"{found[name]:.2f}"
-        rows.append({**row, "nearest": found["nearest"]})
+            if name in prediction:
+                row[name] = "-" if prediction[name] is None else f"{prediction[name]:.2f}"
+        rows.append({**row, "nearest": prediction["nearest"]})
     table = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
     lines = [table, f"predicted by: {findings['predicted_by']}"]
-    if any("typicality" in found for found in findings["predictions"]):
+    if "typicality" in predictions[0]:
         lines.append(
             "typicality: share of the training samples whose nearest neighbour is at least as far; 1: typical, near 0: "
             "unlike all training samples"
         )
-    far = [found["sample"] for found in findings["predictions"] if found.get("far")]
+    if "set" in predictions[0]:
+        lines.append("90 % set: labels that are compatible with the sample; several labels: the data do not decide")
+        lines += sorted({f"all labels are in the set: {p['reason']}" for p in predictions if p.get("reason")})
+    far = [prediction["sample"] for prediction in predictions if prediction.get("far")]
     if far:
-        lines.append(f"far from all training samples, so that the prediction is unreliable: {', '.join(far)}")
+        lines.append(f"unreliable predictions, far from all training samples: {', '.join(far)}")
     return "\n".join(lines)
-
-
-def _shown(label: str | None) -> str:
-    """Return a label; a number with four digits."""
-    if label is None:
-        return "-"
-    try:
-        return f"{float(label):.4g}"
-    except ValueError:
-        return label

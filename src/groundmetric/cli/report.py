@@ -68,7 +68,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     from .. import report  # slow to import, and not needed for --help
     from .._internal.validation import ParameterError
-    from ..report.write import REPORT, check_output
+    from ..report.page import REPORT, check_output
 
     for name, path in (("cells", options.cells), ("gene_sets", options.gene_sets)):
         if path is not None and not Path(path).exists():

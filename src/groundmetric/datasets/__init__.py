@@ -1,4 +1,4 @@
-"""Data to try things on: simulated from stated models, or downloaded from CELLxGENE."""
+"""Data sets: simulated from documented models, or downloaded from CELLxGENE."""
 
 from .cohort import CohortModel, make_cohort
 from .portal import PAPER_DATASETS, cellxgene

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from .._internal.types import RandomState
-from .._internal.validation import check_number, need
+from .._internal.validation import ParameterError, check_number, need
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -105,12 +104,12 @@ def make_cohort(
     model: CohortModel | None = None,
     random_state: RandomState = None,
 ) -> AnnData:
-    """Simulated cohort of patients whose conditions differ by one programme of genes in one cell type.
+    """Simulate a cohort of patients whose conditions differ by one programme of genes in one cell type.
 
     For gene g in cell i, which is of type t and from a sample of patient p, condition c and batch b:
 
     - log rate: η_ig = β_g + m [g marks t] + a_i r_c [g is in the programme] + γ_pg + δ_bg
-    - share of the cell's counts: π_ig = exp(η_ig) / Σ_h exp(η_ih), so that where one gene rises, all others fall
+    - share of the cell's counts: π_ig = exp(η_ig) / Σ_h exp(η_ih), which sum to 1: if one gene rises, all others fall
     - count: x_ig ~ negative binomial of mean μ = L_i π_ig and variance μ + φ μ²
 
     Base rates β_g ~ N(0, gene_spread²), patient effects γ_pg ~ N(0, patient_strength²), batch effects
@@ -175,10 +174,12 @@ def make_cohort(
     type_names, proportions = _proportions(cell_types)
     n_types = len(type_names)
     if n_types * n_markers + n_programme_genes > n_genes:
-        raise ValueError(
-            f"n_genes is {n_genes}, but {n_types} cell types with {n_markers} markers each and {n_programme_genes} "
-            f"programme genes need {n_types * n_markers + n_programme_genes}: raise n_genes or lower n_markers"
+        n_needed = n_types * n_markers + n_programme_genes
+        problem = (
+            f", but {n_types} cell types with {n_markers} markers each and {n_programme_genes} programme genes need "
+            f"{n_needed}: lower n_markers"
         )
+        raise ParameterError("n_genes", n_genes, problem, {"n_genes": n_needed})
     need("anndata", "make_cohort")
     import anndata
     import pandas as pd
@@ -203,7 +204,7 @@ def make_cohort(
     sizes = np.maximum(np.rint(sizes), 1).astype(int)
     sample_proportions = np.stack([random.dirichlet(model.concentration * mixtures[c]) for c in condition])
 
-    # Cells sample by sample, so that only one sample's rates are dense.
+    # Cells sample by sample: only the rates of one sample are dense.
     marker_rates = model.marker_strength * (marker_of == np.arange(n_types)[:, None])  # (cell types, genes)
     cell_types_drawn, actives, counts = [], [], []
     for s, size in enumerate(sizes):
@@ -275,9 +276,9 @@ def _plan_samples(counts: Sequence[int], model: CohortModel) -> tuple[np.ndarray
     patient: list[int] = []
     batch: list[int] = []
     for c, count in enumerate(counts):
-        own = np.flatnonzero(np.arange(model.n_batches) % len(counts) == c % model.n_batches)
+        tied = np.flatnonzero(np.arange(model.n_batches) % len(counts) == c % model.n_batches)
         n_tied = round(model.confounding * count)
-        batch += [own[k % own.size] for k in range(n_tied)] + [k % model.n_batches for k in range(count - n_tied)]
+        batch += [tied[k % tied.size] for k in range(n_tied)] + [k % model.n_batches for k in range(count - n_tied)]
         first = patient[-1] + 1 if patient else 0
         patient += [first + k // model.samples_per_patient for k in range(count)]
     return np.repeat(np.arange(len(counts)), counts), np.array(patient), np.array(batch)
@@ -334,19 +335,19 @@ def _prefixes(names: Sequence[str]) -> list[str]:
 
 
 def _check_finite(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise ValueError(f"{name} is {value!r}: expected a finite number")
+    if not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
+        raise ParameterError(name, value, ": expected a finite number")
 
 
 def _check_share(name: str, value: Any) -> None:
     if not isinstance(value, numbers.Real) or not 0.0 <= float(value) <= 1.0:
-        raise ValueError(f"{name} is {value!r}: expected a number from 0 to 1")
+        raise ParameterError(name, value, ": expected a number from 0 to 1")
 
 
 def _check_names(names: Sequence[str], parameter: str) -> list[str]:
     checked = [names] if isinstance(names, str) else list(names)
     if not checked or not all(isinstance(name, str) and name for name in checked) or len(set(checked)) < len(checked):
-        raise ValueError(f"{parameter} are {checked}: expected different names")
+        raise ParameterError(parameter, checked, ": expected different names")
     return checked
 
 
@@ -354,7 +355,7 @@ def _sample_counts(n_samples: int | Sequence[int], n_conditions: int) -> list[in
     counts = [n_samples] * n_conditions if isinstance(n_samples, numbers.Integral) else list(n_samples)  # type: ignore[arg-type]
     if len(counts) != n_conditions or not all(isinstance(n, numbers.Integral) and int(n) >= 1 for n in counts):
         expected = f"a whole number of at least 1, or one for each of {n_conditions} conditions"
-        raise ValueError(f"n_samples_per_condition is {n_samples!r}: expected {expected}")
+        raise ParameterError("n_samples_per_condition", n_samples, f": expected {expected}")
     return [int(count) for count in counts]
 
 

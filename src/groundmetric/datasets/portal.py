@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._internal.validation import need
+from .._internal.validation import ParameterError, need
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -48,7 +48,7 @@ def cellxgene(
     Parameters
     ----------
     dataset_id : str
-        Identifier of a data set (of which the latest version is downloaded) or of a version; or a name of
+        Identifier of a data set (its latest version is downloaded) or of a version; or a name of
         `PAPER_DATASETS`: "breast", "kidney" or "myocardial_infarction".
     folder : str, path or None, default=None
         Folder of the downloaded files; None: groundmetric/cellxgene in the user's cache folder ($XDG_CACHE_HOME, or
@@ -98,7 +98,7 @@ def _file(dataset_id: str, folder: str | os.PathLike[str] | None, timeout: float
     identifier = identifier.strip().lower().removesuffix(".h5ad")
     if not _ID.fullmatch(identifier):
         expected = f"an id such as {PAPER_DATASETS['breast'].dataset_id}, or one of {sorted(PAPER_DATASETS)}"
-        raise ValueError(f"dataset_id is {dataset_id!r}: expected {expected}")
+        raise ParameterError("dataset_id", dataset_id, f": expected {expected}")
     if folder is None:  # a relative $XDG_CACHE_HOME is to be ignored
         base = Path(os.environ.get("XDG_CACHE_HOME", ""))
         folder = (base if base.is_absolute() else Path.home() / ".cache") / "groundmetric" / "cellxgene"

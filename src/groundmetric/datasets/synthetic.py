@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from .._internal.types import RandomState
-from .._internal.validation import check_number
+from .._internal.validation import ParameterError, check_number
 from ..distributions import Distributions
 
 
@@ -25,11 +25,11 @@ def make_modes(
     shared_noise: tuple[float, float] = (0.0, 50.0),
     random_state: RandomState = None,
 ) -> tuple[Distributions, np.ndarray]:
-    """Three-modal distributions of several classes that differ in one mode, along one feature.
+    """Simulate three-modal distributions of several classes that differ in one mode, along one feature.
 
     Feature 0 is informative: in the centre mode it is normal around 10 + the class mean. The other features are noise:
     in the centre mode they are uniform within 2.5 of 10 + the distribution's offset, and every class has the same
-    offsets. The two other modes are the same for all distributions. All this is before the features are scaled.
+    offsets. The two other modes are the same for all distributions. Features are scaled afterwards.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def make_rings(
     noise: float = 0.02,
     random_state: RandomState = None,
 ) -> tuple[Distributions, np.ndarray]:
-    """Classes that differ in radius only.
+    """Simulate classes that differ in radius only.
 
     Every distribution is a cluster around a random direction on the sphere of its class. A linear metric stays near
     chance, because the classes overlap along every direction. A nonlinear one (a feature map, a network) can separate
@@ -148,7 +148,7 @@ def make_rings(
 
 
 def synth_2d(random_state: RandomState = None) -> tuple[Distributions, np.ndarray]:
-    """The paper's Synth 2D: one noise feature, scaled by a thousand.
+    """Return the paper's Synth 2D: one noise feature, scaled by a thousand.
 
     It is `make_modes` with its default parameters.
 
@@ -175,7 +175,7 @@ def synth_2d(random_state: RandomState = None) -> tuple[Distributions, np.ndarra
 
 
 def synth_200d(random_state: RandomState = None) -> tuple[Distributions, np.ndarray]:
-    """The paper's Synth 200D: 199 noise features on the scale of the informative one.
+    """Return the paper's Synth 200D: 199 noise features on the scale of the informative one.
 
     It is `make_modes` with ``n_noise=199`` and ``noise_scale=1.0``.
 
@@ -214,12 +214,12 @@ def make_survival(
     censored: float = 0.4,
     random_state: RandomState = None,
 ) -> tuple[Distributions, np.ndarray]:
-    """Patients with right-censored survival times, whose hazard a programme of genes in some cells raises.
+    """Simulate patients with right-censored survival times, whose hazard depends on a programme of genes.
 
-    Every patient has an activity, standard normal. In a share of the cells, the planted genes (the first) rise with it;
-    all genes differ between donors besides, in all cells. Survival times are exponential, their hazard the hazard ratio
-    to the power of the activity; so are the times when patients are last seen, at a rate that leaves the wanted share
-    censored.
+    Every patient has an activity, standard normal. In a share of the cells, the planted genes (the first) rise with it.
+    All genes also differ between donors, in all cells. Survival times are exponential, with a hazard of the hazard
+    ratio to the power of the activity. Censoring times are exponential, with the rate that gives the expected share of
+    censored patients.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def make_survival(
     donor_effect : float, default=0.3
         Standard deviation between donors of the mean of every gene.
     hazard_ratio : float, default=4.0
-        Factor of the hazard for an activity of 1; with 1, the programme means nothing.
+        Factor of the hazard for an activity of 1; with 1, the hazard does not depend on the programme.
     censored : float, default=0.4
         Expected share of patients whose event is not observed; 0 for none.
     random_state : int, RandomState or None, default=None
@@ -261,7 +261,7 @@ def make_survival(
     for name, count in (("n_patients", n_patients), ("n_cells", n_cells), ("n_genes", n_genes)):
         check_number(name, count, low=1, whole=True)
     if not 0.0 <= censored < 1.0:
-        raise ValueError(f"censored is {censored!r}: expected a share of at least 0 and below 1")
+        raise ParameterError("censored", censored, ": expected a share of at least 0 and below 1")
     random = check_random_state(random_state)
     activity = random.normal(size=n_patients)
     points = random.normal(size=(n_patients, n_cells, n_genes))

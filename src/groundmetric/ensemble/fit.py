@@ -1,22 +1,23 @@
-"""The fitted ensemble, and the predictor that it leaves: views, models and weights for new distributions, and its file.
+"""The fitted ensemble; the predictor of new distributions (views, models and stacking weights) and its file.
 
-A file holds arrays and JSON, without pickle. Every array of a file is validated before it is used.
+A file holds arrays and JSON, without pickle. Every array of a file is validated before use.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.stats import trim_mean
 
-from .._internal.files import Damaged, check_content, read_header, unpack, write_arrays
-from .._internal.parallel import progress_bar
+from .._internal.files import Damaged, read_arrays, write_arrays
+from .._internal.parallel import write_line
+from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from .geometry import ArrayReader, Description, Geometry, Scaling, StoredDescription
@@ -35,27 +36,34 @@ from .members import (
     View,
     choose_design,
     fallback_design,
+    measure_members,
     train_members,
     unpack_view,
 )
 from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held_out, unpack_target
 
-FORMAT, VERSION = "groundmetric.Predictor", 2
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-# Share of the members that is ignored at either end when importances are averaged: an unstable member does not decide.
+FORMAT, VERSION = "groundmetric.Predictor", 3
+_TITLE = "saved TransportClassifier, TransportRegressor or TransportSurvival"
+
+# Share of the members that is ignored at either end when importances are averaged, against unstable members.
 _TRIMMED = 0.25
-# Components that the average metric has at most: with so few, costs are filled inside the solver.
+# Components of the average metric, at most: up to this number, the solver computes costs itself.
 _MAX_COMPONENTS = 25
 # Points that the spread and the principal axes of a metric are estimated from.
 _MAX_POINTS = 4000
 # A new distribution is unfamiliar if its nearest training distribution is more than this many times as far as the
 # nearest neighbour of any training distribution.
 FAR = 1.5
+# Seconds from which an estimate of the remaining time is printed before the work.
+_LONG = 5.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is learned from the labels.
+    """Settings of the steps that use labels.
 
     Attributes
     ----------
@@ -70,7 +78,7 @@ class Settings:
     n_jobs : int or None
         Threads.
     verbose : bool
-        Whether to show a progress bar.
+        Whether to show progress bars and an estimate of the time.
     """
 
     kinds: Sequence[str]
@@ -92,18 +100,20 @@ class FittedEnsemble:
     target : Target
         Labels.
     settings : Settings
-        What was learned.
+        Settings of the fit.
     folds : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
     design : list of tuple of int
-        Folds that each member of a kind leaves out in a nested design; empty where the cohort is too small for one.
+        Folds that each member of a kind leaves out in a nested design; empty if the cohort is too small for one.
     members : dict of str to list of Member
-        Members of each modality. Without a nested design they leave out a single fold or none: they contribute to the
+        Members of each modality. Without a nested design they leave out one fold or none: they contribute to the
         metric, and no view uses them.
     views : list of (str, View)
         Modality and view.
     held_out : HeldOut
         Held-out predictions.
+    stack : Stack
+        Models and stacking weights for new distributions, from all labels.
     """
 
     geometries: Mapping[str, Geometry]
@@ -114,6 +124,7 @@ class FittedEnsemble:
     members: Mapping[str, list[Member]]
     views: Sequence[tuple[str, View]]
     held_out: HeldOut
+    stack: Stack
 
     @classmethod
     def fit(
@@ -129,14 +140,32 @@ class FittedEnsemble:
 
         `folds` replaces the folds that are assigned by name.
         """
+        run: dict[str, Any] = {"n_jobs": settings.n_jobs, "verbose": settings.verbose}
         folds, design = choose_design(target, groups, group_names, settings.n_members, settings.seed, folds)
         left_out = design or fallback_design(folds, target, groups)
-        members = {name: _train(geometry, target, folds, left_out, settings) for name, geometry in geometries.items()}
-        views = [
-            (name, view) for name in geometries for view in _views(geometries[name], members[name] if design else [])
-        ]
-        held_out = predict_held_out([view for _, view in views], target, folds)
-        return cls(geometries, target, settings, folds, design, members, views, held_out)
+        members: dict[str, list[Member]] = {}
+        views: list[tuple[str, View]] = []
+        for name, geometry in geometries.items():
+            started = time.perf_counter()
+            views.append((name, EuclideanView.fit(geometry)))
+            if settings.verbose and design:
+                _announce(geometry, len(design) * len(settings.kinds), time.perf_counter() - started)
+            views += [(name, LinearView.fit(geometry, linear)) for linear in LINEAR]
+            members[name] = trained = train_members(
+                geometry, target, folds, settings.kinds, left_out, settings.refine, **run
+            )
+            if not design:
+                continue
+            distances = measure_members(geometry, trained, **run)
+            for kind in settings.kinds:
+                selected = [m for m, member in enumerate(trained) if member.kind == kind]
+                measured = [distances[m] for m in selected]
+                views.append((name, TransportView.fit(kind, geometry, [trained[m] for m in selected], measured)))
+            marginal = _marginal_kind(settings.kinds)
+            selected_members = [member for member in trained if member.kind == marginal]
+            views.append((name, MarginalView.fit(MARGINAL, geometry, selected_members)))
+        held_out, stack = predict_held_out([view for _, view in views], target, folds, **run)
+        return cls(geometries, target, settings, folds, design, members, views, held_out, stack)
 
     @property
     def score(self) -> float:
@@ -156,14 +185,9 @@ class FittedEnsemble:
             for name, predictions in zip(self.view_names, self.held_out.by_view, strict=True)
         }
 
-    @cached_property
-    def stack(self) -> Stack:
-        """Models and stacking weights for new distributions, from all labels."""
-        return Stack.fit([view.kernel() for _, view in self.views], self.target, self.folds)
-
     @property
     def view_names(self) -> list[str]:
-        """Names of the views, with their modality where there are several."""
+        """Names of the views, with the modality if there are several."""
         return [f"{modality}: {view.name}" if modality else view.name for modality, view in self.views]
 
     @property
@@ -176,7 +200,8 @@ class FittedEnsemble:
         """Distances between distributions, averaged over views by their stacking weights.
 
         In learned views, each pair is measured by members that were trained on neither distribution. The unit is the
-        median distance of each view.
+        median distance of each view. In cohorts with landmarks, distances to landmarks are measured so, and other
+        distances are interpolated from these: no distribution is measured by a member that was trained on it.
         """
         return np.tensordot(self.stack.weights, [view.distances for _, view in self.views], axes=1)
 
@@ -192,7 +217,7 @@ class FittedEnsemble:
         points = drawn[np.linspace(0, drawn.shape[0] - 1, min(_MAX_POINTS, drawn.shape[0])).astype(int)]
         axes = np.eye(geometry.n_features) if geometry.scaling.axes is None else geometry.scaling.axes
         euclidean = axes / scale
-        # In units in which the projected points have total variance 1, as the shares of members in theirs.
+        # In units in which the projected points have total variance 1, as the shares of members sum to 1.
         spread = float(np.sqrt(GroundMetric(euclidean).project(points).var(axis=0).sum()))
         blocks = [np.sqrt(weights[EUCLIDEAN]) * (euclidean / spread if spread > 0 else euclidean)]
         squares = np.zeros(geometry.n_features)
@@ -215,8 +240,8 @@ class FittedEnsemble:
     def metric_weights(self, modality: str = "") -> dict[str, float]:
         """Return the weight of each kind of member, and of "euclidean", in the metric of a modality.
 
-        Weights are those of the views. Without a nested design there is no evidence for weights: the Euclidean metric
-        has one half, and the kinds share the other.
+        Weights are those of the views. Without a nested design weights cannot be estimated: the Euclidean metric has
+        weight 1/2, and the kinds have equal shares of 1/2.
         """
         if not self.design:
             kinds = {kind: 0.5 / len(self.settings.kinds) for kind in self.settings.kinds}
@@ -231,7 +256,7 @@ class FittedEnsemble:
 
     @property
     def marginal_kind(self) -> str:
-        """Kind whose members the marginal view reads."""
+        """Kind of the members in the marginal view."""
         return _marginal_kind(self.settings.kinds)
 
     def importances(self, kind: str, modality: str = "") -> np.ndarray:
@@ -253,12 +278,12 @@ class Predicted:
     values : array of shape (n_distributions, n_classes) or (n_distributions,)
         Probabilities of the classes, numbers or risks.
     typicality : array of shape (n_distributions,)
-        Share of training distributions that are as far from their nearest neighbour; see `typicality` of the
+        Share of training distributions at least as far from their nearest neighbour; see `typicality` of the
         estimators.
     far : array of bool of shape (n_distributions,)
         Whether the distribution is unlike all training distributions.
     small : array of bool of shape (n_distributions,)
-        Whether the distribution has fewer points than training distributions were compared by.
+        Whether the distribution has fewer points than the subsamples of training distributions.
     """
 
     values: np.ndarray
@@ -274,7 +299,7 @@ class Predictor:
     Attributes
     ----------
     names : list of str
-        Names of the training distributions, in sorted order.
+        Names of the landmarks, in sorted order; in small cohorts, of all training distributions.
     scalings : dict of str to Scaling
         Transformation of the points of each modality; a single one has the name "".
     views : list of (str, View)
@@ -295,11 +320,12 @@ class Predictor:
     def of(cls, fitted: FittedEnsemble) -> Predictor:
         """Return the predictor of a fitted ensemble."""
         scalings = {name: geometry.scaling for name, geometry in fitted.geometries.items()}
-        names = [str(name) for name in next(iter(fitted.geometries.values())).names]
+        geometry = next(iter(fitted.geometries.values()))
+        names = [str(geometry.names[d]) for d in geometry.landmarks]
         return cls(names, scalings, fitted.views, fitted.stack, fitted.target.without_labels())
 
     def predict(self, modalities: Mapping[str, Distributions]) -> Predicted:
-        """Return predictions in the units of the labels, and how familiar the distributions are."""
+        """Return predictions in the units of the labels, with typicality and flags of the distributions."""
         descriptions = self._describe(modalities)
         euclidean = self._euclidean_distances(descriptions)
         kernels = [
@@ -312,7 +338,7 @@ class Predictor:
         return Predicted(values, _typicality(new, training), new > FAR * training.max(), small)
 
     def typicality(self, modalities: Mapping[str, Distributions]) -> np.ndarray:
-        """Return the share of training distributions that are as far from their nearest neighbour."""
+        """Return the share of training distributions at least as far from their nearest neighbour."""
         return _typicality(*self._remoteness(self._euclidean_distances(self._describe(modalities))))
 
     def _describe(self, modalities: Mapping[str, Distributions]) -> dict[str, Description]:
@@ -324,9 +350,9 @@ class Predictor:
         }
 
     def _remoteness(self, euclidean: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distance of new and of training distributions to the nearest (other) training distribution.
+        """Return the distance of new and of training distributions to the nearest (other) landmark.
 
-        Of several modalities, the mean.
+        With several modalities, the mean over modalities.
         """
         training = {name: view.nearest for name, view in self.views if isinstance(view, EuclideanView)}
         new = [euclidean[name].min(axis=1) for name in training]
@@ -338,10 +364,10 @@ class Predictor:
         modalities = []
         for k, (name, scaling) in enumerate(self.scalings.items()):
             modalities.append({"name": name, **scaling.pack(f"scaling{k}", arrays)})
-            learned = [view for other, view in self.views if other == name and isinstance(view, MemberView)]
+            learned = [view for modality, view in self.views if modality == name and isinstance(view, MemberView)]
             if learned:
                 used = np.unique(np.concatenate([member.columns for view in learned for member in view.members]))
-                learned[0].description.pack(used, f"modality{k}", arrays)
+                learned[0].description.pack(used, learned[0].landmarks, f"modality{k}", arrays)
         views = [
             {"modality": name, **model.pack(f"model{k}", arrays), **view.pack(f"view{k}", arrays)}
             for k, ((name, view), model) in enumerate(zip(self.views, self.stack.models, strict=True))
@@ -350,25 +376,25 @@ class Predictor:
 
     @classmethod
     def unpack(cls, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_features: int) -> Predictor:
-        """Return the predictor that `pack` was given; raise `Damaged` where something does not fit."""
-        read = ArrayReader(arrays)
+        """Return the validated predictor from the output of `pack`; raise `Damaged` if it is invalid."""
+        reader = ArrayReader(arrays)
         names = [str(name) for name in description["names"]]
         target, scalings, stored = unpack_target(description["target"]), {}, {}
         for k, entry in enumerate(description["modalities"]):
             name = str(entry["name"])
-            scalings[name] = Scaling.unpack(read, entry, f"scaling{k}", None if name else n_features)
-            stored[name] = StoredDescription.unpack(read, scalings[name], f"modality{k}", len(names))
+            scalings[name] = Scaling.unpack(reader, entry, f"scaling{k}", None if name else n_features)
+            stored[name] = StoredDescription.unpack(reader, scalings[name], f"modality{k}", len(names))
         views: list[tuple[str, View]] = []
         models = []
         for k, entry in enumerate(description["views"]):
             name = str(entry["modality"])
-            views.append((name, unpack_view(read, entry, f"view{k}", scalings[name], stored[name], len(names))))
-            models.append(KernelModel.unpack(read, entry, f"model{k}", len(names), target))
-        weights = read.numbers("weights", len(views))
+            views.append((name, unpack_view(reader, entry, f"view{k}", scalings[name], stored[name], len(names))))
+            models.append(KernelModel.unpack(reader, entry, f"model{k}", len(names), target))
+        weights = reader.numbers("weights", len(views))
         if not views or np.any(weights < 0) or not np.isclose(weights.sum(), 1.0):
             raise Damaged("stacking weights are not positive numbers of sum 1")
         if {name for name, view in views if isinstance(view, EuclideanView)} != set(scalings):
-            raise Damaged("a modality has no Euclidean view")
+            raise Damaged("a modality lacks its Euclidean view")
         return cls(names, scalings, views, Stack(models, weights), target)
 
 
@@ -377,56 +403,297 @@ def _typicality(new: np.ndarray, training: np.ndarray) -> np.ndarray:
 
 
 def write_file(path: str | os.PathLike[str], description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a predictor by an atomic write, which replaces an older predictor but no other kind of file."""
+    """Write a predictor by an atomic write; an existing file is replaced only if it is a predictor."""
     write_arrays(path, FORMAT, VERSION, description, arrays, compress=True)
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a file that `write_file` made."""
-    try:
-        version, checksum, content = read_header(path, FORMAT)
-    except Damaged:
-        raise unreadable(path, "it does not begin as one") from None
-    if version != VERSION:
-        remedy = "update groundmetric" if version > VERSION else "fit again"
-        raise ValueError(
-            f"{os.fspath(path)!r} has format version {version}, this groundmetric reads version {VERSION}: {remedy}"
-        )
-    if not check_content(content, checksum, FORMAT, version):
-        raise unreadable(path, "its content does not match its checksum")
-    return unpack(content, repr(os.fspath(path)))
+    return read_arrays(path, FORMAT, VERSION, title=_TITLE)
 
 
 def unreadable(where: str | os.PathLike[str], reason: Any) -> ValueError:
     """Return the error for a file that is not a valid predictor."""
-    kinds = "TransportClassifier, TransportRegressor or TransportSurvival"
-    return ValueError(f"{os.fspath(where)!r} is damaged or not a saved {kinds}: {reason}")
+    return ValueError(f"{os.fspath(where)!r} is damaged or not a {_TITLE}: {reason}")
 
 
-def _train(geometry: Geometry, target: Target, folds: np.ndarray, design: Design, settings: Settings) -> list[Member]:
-    if any(kind != "anova" for kind in settings.kinds):
-        _ = geometry.marginals  # computed once, before threads share it
-    _ = geometry.quantiles
-    train: Callable[..., Any] = delayed(train_members)
-    members: list[Member] = []
-    with progress_bar(len(design), "ensemble", "member", show=settings.verbose) as bar:
-        jobs = Parallel(n_jobs=settings.n_jobs, prefer="threads", return_as="generator")
-        tasks = (train(geometry, target, folds, settings.kinds, left_out, settings.refine) for left_out in design)
-        for trained in jobs(tasks):
-            members += trained
-            bar.update()
-    return sorted(members, key=lambda member: settings.kinds.index(member.kind))  # stable: designs keep their order
+def _announce(geometry: Geometry, n_members: int, seconds: float) -> None:
+    """Print an estimate of the time of all members, from the time of the Euclidean distances by the same threads.
 
-
-def _views(geometry: Geometry, members: Sequence[Member]) -> list[View]:
-    views: list[View] = [EuclideanView.fit(geometry), *(LinearView.fit(geometry, name) for name in LINEAR)]
-    kinds = list(dict.fromkeys(member.kind for member in members))
-    views += [TransportView.fit(kind, geometry, [m for m in members if m.kind == kind]) for kind in kinds]
-    if kinds:
-        marginal = _marginal_kind(kinds)
-        views.append(MarginalView.fit(MARGINAL, geometry, [m for m in members if m.kind == marginal]))
-    return views
+    A member leaves out about half of the distributions and half of the landmarks: it measures a quarter of the pairs.
+    Training and stacking take about a fifth of the time of the distances.
+    """
+    n, n_landmarks = len(geometry), geometry.landmarks.size
+    expected = 1.2 * seconds * n_members / 4.0
+    if expected > _LONG:
+        pairs = "all pairs" if n == n_landmarks else f"pairs with {n_landmarks} landmarks"
+        duration = f"{expected:.0f} s" if expected < 120.0 else f"{expected / 60.0:.0f} min"
+        write_line(f"ensemble of {n_members} members, {n:,} distributions, {pairs}: about {duration}")
 
 
 def _marginal_kind(kinds: Sequence[str]) -> str:
     return "univariate" if "univariate" in kinds else kinds[0]
+
+
+# Prediction sets and prediction intervals
+#
+# Conformal prediction on held-out predictions. The nonconformity score of a training distribution is 1 minus the
+# held-out probability of its class, or the absolute error of its held-out number. A class belongs to the prediction set
+# of a new distribution unless its nonconformity score would be among the largest of the training distributions of the
+# class. If patients are exchangeable, the set contains the true class with at least the stated probability, for each
+# class separately, whether or not probabilities are calibrated (Vovk et al. 2005; class-conditional: Vovk 2013).
+# Held-out predictions use no label of their fold, but come from models of fewer patients, so coverage is slightly
+# conservative.
+
+UNFAMILIAR = "unlike all training distributions"
+
+
+@dataclass(frozen=True)
+class PredictionSets:
+    """Sets of classes that contain the true class with a stated probability.
+
+    Parameters
+    ----------
+    names : list
+        Names of the distributions.
+    classes : array of shape (n_classes,)
+        Classes in sorted order.
+    contains : array of bool of shape (n_distributions, n_classes)
+        Whether the set of a distribution contains each class.
+    p_values : array of shape (n_distributions, n_classes)
+        Conformal p-value of each class: share of the training patients of the class whose held-out prediction fits
+        their class as badly. A class is in the set if its p-value exceeds ``1 - coverage``.
+    coverage : float
+        Probability with which a set contains the true class, for each class, at least.
+    reasons : list of str
+        Why the classes cannot be told apart for a distribution; empty where the set follows from the p-values alone.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
+    >>> classifier = gm.TransportClassifier(gm.GroundMetricEnsemble(4), random_state=0).fit(D[3:], y[3:])
+    >>> result = classifier.predict_set(D[:3], coverage=0.8)
+    >>> result.sets
+    [[0], [0], [0]]
+    """
+
+    names: list[Any]
+    classes: np.ndarray
+    contains: np.ndarray
+    p_values: np.ndarray
+    coverage: float
+    reasons: list[str]
+
+    @property
+    def sets(self) -> list[list[Any]]:
+        """Classes in the set of each distribution."""
+        return [self.classes[row].tolist() for row in self.contains]
+
+    @property
+    def labels(self) -> list[str]:
+        """Text for each distribution: the class, or "cannot say" if the set has several classes."""
+        return [str(labels[0]) if len(labels) == 1 else "cannot say" for labels in self.sets]
+
+    def table(self) -> DataFrame:
+        """Return a row per distribution.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns label, set, reason, and the p-value of each class; the index has the names.
+        """
+        import pandas as pd
+
+        columns = {
+            "label": self.labels,
+            "set": [", ".join(map(str, labels)) for labels in self.sets],
+            "reason": self.reasons,
+            **{f"p {label}": column for label, column in zip(self.classes, self.p_values.T, strict=True)},
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="distribution"))
+
+
+@dataclass(frozen=True)
+class PredictionIntervals:
+    """Intervals that contain the true number with a stated probability.
+
+    Parameters
+    ----------
+    names : list
+        Names of the distributions.
+    values, low, high : array of shape (n_distributions,)
+        Predicted number, and ends of the interval; infinite where the training patients are too few for the coverage.
+    coverage : float
+        Probability with which an interval contains the true number, at least.
+    reasons : list of str
+        Why an interval is infinite; otherwise empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import groundmetric as gm
+    >>> points = np.random.RandomState(0).normal(np.repeat(np.arange(12.0), 5))[:, None]
+    >>> D = gm.Distributions(points, np.repeat(range(12), 5))
+    >>> regressor = gm.TransportRegressor(gm.GroundMetricEnsemble(2), random_state=0).fit(D, np.arange(12.0))
+    >>> result = regressor.predict_interval(D[[5]], coverage=0.8)
+    >>> bool(result.low[0] < 5.0 < result.high[0])
+    True
+    """
+
+    names: list[Any]
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    coverage: float
+    reasons: list[str]
+
+    def table(self) -> DataFrame:
+        """Return a row per distribution.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns value, low, high and reason; the index has the names.
+        """
+        import pandas as pd
+
+        columns = {"value": self.values, "low": self.low, "high": self.high, "reason": self.reasons}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="distribution"))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Nonconformity scores of held-out predictions.
+
+    Attributes
+    ----------
+    scores : array of shape (n_distributions,)
+        Nonconformity score of each training distribution.
+    codes : array of int of shape (n_distributions,)
+        Class of each training distribution; zeros for numbers.
+    weights : array of shape (n_distributions,)
+        1 over the number of distributions of the same group and class: a patient with several samples counts once.
+    strata : array of str of shape (n_distributions,) or None
+        Stratum of each training distribution.
+    """
+
+    scores: np.ndarray
+    codes: np.ndarray
+    weights: np.ndarray
+    strata: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, scores: np.ndarray, codes: np.ndarray, groups: Any, strata: Any) -> Calibration:
+        """Return the calibration of held-out scores; groups and strata are lists or None."""
+        weights = np.ones(scores.size)
+        if groups is not None:
+            keys = [f"{code} {group}" for code, group in zip(codes, groups, strict=True)]
+            _, unit, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+            weights = 1.0 / sizes[unit]
+        return cls(scores, codes, weights, None if strata is None else np.array([str(s) for s in strata]))
+
+    def p_values(self, scores: np.ndarray, code: int, coverage: float, strata: Sequence[Any] | None) -> np.ndarray:
+        """Return the conformal p-value of a class for new distributions with these nonconformity scores.
+
+        A new distribution of a stratum is compared with training distributions of the class and stratum, if these are
+        enough for the coverage, otherwise with all of the class.
+        """
+        members = self.codes == code
+        p_values = np.empty(scores.size)
+        for d, score in enumerate(scores):
+            rows = members
+            if strata is not None and self.strata is not None:
+                within = members & (self.strata == str(strata[d]))
+                rows = within if _enough(float(self.weights[within].sum()), coverage) else members
+            weights = self.weights[rows]
+            p_values[d] = (1.0 + weights[self.scores[rows] >= score].sum()) / (1.0 + weights.sum())
+        return p_values
+
+    def radius(self, coverage: float) -> float:
+        """Return the error that held-out numbers stay within with the stated probability; infinite if unknown."""
+        if not _enough(float(self.weights.sum()), coverage):
+            return float("inf")
+        order = np.argsort(self.scores)
+        share = np.cumsum(self.weights[order]) / (1.0 + self.weights.sum())
+        return float(self.scores[order][np.searchsorted(share, coverage - 1e-12)])
+
+    def shortages(self, classes: Sequence[Any], coverage: float) -> str:
+        """Return a sentence that names the classes with too few training patients for the coverage; "" if none."""
+        counts = [float(self.weights[self.codes == code].sum()) for code in range(len(classes))]
+        short = [
+            f"{label!s} ({round(count)})"
+            for label, count in zip(classes, counts, strict=True)
+            if not _enough(count, coverage)
+        ]
+        needed = int(np.ceil(coverage / (1.0 - coverage) - 1e-9))
+        return (
+            f"too few training patients, {needed} are needed for coverage {coverage:g}: {', '.join(short)}"
+            if short
+            else ""
+        )
+
+    def pack(self, arrays: dict[str, np.ndarray]) -> None:
+        """Add the arrays that `unpack` reads."""
+        arrays |= {f"calibration.{name}": getattr(self, name) for name in ("scores", "codes", "weights")}
+        if self.strata is not None:
+            arrays["calibration.strata"] = self.strata
+
+    @classmethod
+    def unpack(cls, read: ArrayReader, n_classes: int) -> Calibration:
+        """Return the validated calibration from the output of `pack`."""
+        scores = read.numbers("calibration.scores", None)
+        n = scores.size
+        weights = read.numbers("calibration.weights", n)
+        codes = read.indices("calibration.codes", n_classes)
+        strata = read.arrays.get("calibration.strata")
+        if codes.size != n or np.any(scores < 0) or not np.all((weights > 0) & (weights <= 1)):
+            raise Damaged("nonconformity scores, classes or weights of the calibration are invalid")
+        if strata is not None and (strata.shape != (n,) or strata.dtype.kind != "U"):
+            raise Damaged("strata of the calibration are invalid")
+        return cls(scores, codes, weights, strata)
+
+    def sets(
+        self,
+        probabilities: np.ndarray,
+        unfamiliar: np.ndarray,
+        names: Sequence[Any],
+        classes: np.ndarray,
+        coverage: float,
+        strata: Sequence[Any] | None = None,
+    ) -> PredictionSets:
+        """Return the prediction sets of new distributions with these probabilities."""
+        _check_coverage(coverage)
+        p_values = np.column_stack(
+            [self.p_values(1.0 - column, code, coverage, strata) for code, column in enumerate(probabilities.T)]
+        )
+        contains = p_values > 1.0 - coverage + 1e-12
+        # An empty set would only state that the prediction is worse than most; the best class keeps sets informative
+        # and can only raise the coverage.
+        contains[np.arange(len(contains)), p_values.argmax(axis=1)] = True
+        contains[unfamiliar] = True
+        shortage = self.shortages(classes.tolist(), coverage)
+        reasons = [UNFAMILIAR if far else shortage for far in unfamiliar]
+        if shortage:
+            contains[:] = True
+        return PredictionSets(list(names), classes, contains, p_values, coverage, reasons)
+
+    def intervals(
+        self, values: np.ndarray, unfamiliar: np.ndarray, names: Sequence[Any], coverage: float
+    ) -> PredictionIntervals:
+        """Return the prediction intervals of new distributions with these predicted numbers."""
+        _check_coverage(coverage)
+        radius = np.where(unfamiliar, np.inf, self.radius(coverage))
+        shortage = self.shortages(["all"], coverage)
+        reasons = [UNFAMILIAR if far else shortage for far in unfamiliar]
+        return PredictionIntervals(list(names), values, values - radius, values + radius, coverage, reasons)
+
+
+def _enough(n_patients: float, coverage: float) -> bool:
+    """Return whether the smallest conformal p-value of n patients, 1 / (n + 1), can exclude a class."""
+    return 1.0 / (1.0 + n_patients) <= 1.0 - coverage + 1e-12
+
+
+def _check_coverage(coverage: float) -> None:
+    if not 0.0 < coverage < 1.0:
+        raise ParameterError("coverage", coverage, ": expected a number between 0 and 1, for example 0.9")

@@ -3,11 +3,16 @@
 One geometry serves all members, all cross-validation folds and all permutations of the labels. Every distribution is
 represented by the same number of points, drawn once and keyed by its name: empirical Wasserstein distances grow as
 samples get smaller, so with unequal numbers of points the number itself would act as a feature.
+
+In cohorts of more than `MAX_EXACT` distributions, transport distances are computed to `N_LANDMARKS` landmark
+distributions only: their number grows linearly with the cohort. Kernels then have one column per landmark (Nyström
+approximation; Williams & Seeger 2001), and distances between other distributions are interpolated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,25 +22,32 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 from .._internal.files import Damaged
-from .._internal.validation import keyed_generator
+from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..transport import pairwise
 
+# Largest cohort in which all pairs of distributions are compared, and landmarks of larger cohorts.
+MAX_EXACT, N_LANDMARKS = 256, 128
+# Interpolated distances shrink an axis of variance v by v / (v + this times the mean variance), because axes of little
+# variance are noise. On two cohorts of 400 and 634 distributions, 0.3 to 1 had the smallest errors.
+_SHRINKAGE = 0.5
 # Points per distribution in means, standard deviations and quantile functions, which are cheap.
 _MAX_MARGINAL_POINTS = 1000
 # Quantiles that describe a feature of a distribution.
 _N_QUANTILES = 20
-# Principal components that Euclidean transport uses where there are more features.
+# Principal components for Euclidean transport between points of more features.
 MAX_EUCLIDEAN_COMPONENTS = 50
 # Points from which principal components and the width of mean embeddings are estimated.
 _MAX_ESTIMATION_POINTS = 4000
 # Bandwidths of mean embeddings, in units of the median distance between points, and random features of each.
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
 _N_FREQUENCIES = 200
-# Entries of the array of 1-D distances (400 MB): beyond, each distribution is compared with a subset of the others.
-_MAX_MARGINAL_ENTRIES = 10**8
+# Distributions that each distribution is compared with by 1-D distances, and entries of their array (400 MB), at most.
+_MAX_PARTNERS, _MAX_MARGINAL_ENTRIES = 256, 10**8
 # Features whose quantiles are computed at a time.
 _BLOCK = 256
+# Points of a large cohort that are standardised and projected at a time: all dense points may exceed the memory.
+_MAX_DENSE_POINTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class Scaling:
         axes = None
         if points.shape[1] > MAX_EUCLIDEAN_COMPONENTS:
             n_components = min(MAX_EUCLIDEAN_COMPONENTS, *points.shape)
-            # Contiguous, as it is after reading a file: products of matrices may differ in the last bit by layout.
+            # Contiguous like an array from a file: products of matrices may differ in the last bit by layout.
             axes = np.ascontiguousarray(randomized_svd(points - points.mean(axis=0), n_components, random_state=0)[2])
         z = points if axes is None else points @ axes.T
         # Random pairs of points, in an order that depends neither on that of the rows nor on units of features.
@@ -88,11 +100,10 @@ class Scaling:
         return cls(seed, D.common_size(max_points), n_marginal_points, centre, scale, axes, width)
 
     def describe(self, D: Distributions) -> Description:
-        """Return the description of training or new distributions; it does not depend on the others in `D`."""
+        """Return the description of training or new distributions, each independent of the other distributions."""
         drawn = D.equalize(self.n_marginal_points, random_state=self.seed)
-        # The points for transport are a part of those for single features.
-        few = drawn.equalize(self.n_points, random_state=self.seed)
-        return Description(self, drawn, few, D.sizes)
+        # Points for transport are a subset of the points for single features.
+        return Description(self, drawn, drawn.equalize(self.n_points, random_state=self.seed), D.sizes)
 
     def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         """Add the arrays of the transformation, and return the numbers that JSON holds."""
@@ -102,11 +113,11 @@ class Scaling:
         return {name: getattr(self, name) for name in ("seed", "n_points", "n_marginal_points", "width")}
 
     @classmethod
-    def unpack(cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, n_features: int | None) -> Scaling:
-        """Return the transformation that `pack` was given, validated."""
-        centre = read.numbers(f"{prefix}.centre", n_features)
-        scale = read.scales(f"{prefix}.scale", centre.size)
-        axes = read.numbers(f"{prefix}.axes", None, centre.size) if f"{prefix}.axes" in read.arrays else None
+    def unpack(cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, n_features: int | None) -> Scaling:
+        """Return the validated transformation from the output of `pack`."""
+        centre = reader.numbers(f"{prefix}.centre", n_features)
+        scale = reader.scales(f"{prefix}.scale", centre.size)
+        axes = reader.numbers(f"{prefix}.axes", None, centre.size) if f"{prefix}.axes" in reader.arrays else None
         counts, width = [int(entry[name]) for name in ("n_points", "n_marginal_points")], float(entry["width"])
         if min(counts) < 1 or not (np.isfinite(width) and width > 0):
             raise Damaged("numbers of points or the width are not positive")
@@ -119,7 +130,7 @@ class Scaling:
 
 
 class Description:
-    """What the views read of distributions: equal-sized subsamples and features computed from them.
+    """Equal-sized subsamples of distributions, and the features of distributions that views use.
 
     Attributes
     ----------
@@ -127,39 +138,51 @@ class Description:
         The transformation.
     drawn : Distributions
         Points for statistics of single features, in the units of the input.
-    few : Distributions
+    transported : Distributions
         Points for transport, in the units of the input.
     sizes : array of shape (n_distributions,)
         Number of points before the draw.
     """
 
-    def __init__(self, scaling: Scaling, drawn: Distributions, few: Distributions, sizes: np.ndarray) -> None:
-        self.scaling, self.drawn, self.few, self.sizes = scaling, drawn, few, sizes
+    def __init__(self, scaling: Scaling, drawn: Distributions, transported: Distributions, sizes: np.ndarray) -> None:
+        self.scaling, self.drawn, self.transported, self.sizes = scaling, drawn, transported, sizes
 
     def __len__(self) -> int:
-        return len(self.few)
+        return len(self.transported)
+
+    def subset(self, rows: np.ndarray) -> Description:
+        """Return the description of some of the distributions; features of single distributions are not recomputed."""
+        part = Description(self.scaling, self.drawn[rows], self.transported[rows], self.sizes[rows])
+        for name in ("means", "deviations", "embedding", "quantiles"):
+            setattr(part, name, getattr(self, name)[rows])
+        return part
 
     @property
     def small(self) -> np.ndarray:
-        """Indices of distributions with fewer points than others are compared with."""
+        """Indices of distributions with fewer than `scaling.n_points` points."""
         return np.flatnonzero(self.sizes < self.scaling.n_points)
 
-    def pack(self, used: np.ndarray, prefix: str, arrays: dict[str, np.ndarray]) -> None:
-        """Add the arrays of some features, in ascending order, that `StoredDescription` reads."""
-        arrays |= {f"{prefix}.used": used, f"{prefix}.quantiles": self.quantiles_of(used)}
-        pack_distributions(self.columns(used), prefix, arrays)
+    def pack(self, used: np.ndarray, rows: np.ndarray, prefix: str, arrays: dict[str, np.ndarray]) -> None:
+        """Add the arrays of these features and distributions (ascending indices) that `StoredDescription` reads."""
+        arrays |= {f"{prefix}.used": used, f"{prefix}.quantiles": self.quantiles_of(used)[rows]}
+        pack_distributions(self.columns(used)[rows], prefix, arrays)
 
     def columns(self, columns: np.ndarray) -> Distributions:
         """Return the points for transport with these standardised features."""
         scaling = self.scaling
-        points = standardise(self.few.points[:, columns], scaling.centre[columns], scaling.scale[columns])
-        return self.few.with_points(points)
+        points = standardise(self.transported.points[:, columns], scaling.centre[columns], scaling.scale[columns])
+        return self.transported.with_points(points)
 
     @cached_property
     def euclidean(self) -> Distributions:
         """Points for transport, standardised and projected to the principal axes."""
-        points, axes = standardise(self.few.points, self.scaling.centre, self.scaling.scale), self.scaling.axes
-        return self.few.with_points(points if axes is None else points @ axes.T)
+        scaling, points = self.scaling, self.transported.points
+        step = points.shape[0] if len(self) <= MAX_EXACT else _MAX_DENSE_POINTS
+        blocks = []
+        for low in range(0, points.shape[0], step):
+            block = standardise(points[low : low + step], scaling.centre, scaling.scale)
+            blocks.append(block if scaling.axes is None else block @ scaling.axes.T)
+        return self.transported.with_points(np.vstack(blocks) if len(blocks) > 1 else blocks[0])
 
     @cached_property
     def means(self) -> np.ndarray:
@@ -183,12 +206,16 @@ class Description:
     @cached_property
     def embedding(self) -> np.ndarray:
         """Kernel mean embeddings by random Fourier features, at all bandwidths, (n_distributions, n_columns)."""
-        z = self.euclidean
-        blocks = []
-        for bandwidth in BANDWIDTHS:
-            phases = z.points @ self.scaling.frequencies(bandwidth, z.shape[1])
-            blocks += [z.with_points(np.cos(phases)).means(), z.with_points(np.sin(phases)).means()]
-        return np.hstack(blocks)
+        step = max(MAX_EXACT, _MAX_DENSE_POINTS // self.scaling.n_points)
+        parts = []
+        for low in range(0, len(self), step):
+            z = self.euclidean[low : low + step]
+            columns = []
+            for bandwidth in BANDWIDTHS:
+                phases = z.points @ self.scaling.frequencies(bandwidth, z.shape[1])
+                columns += [z.with_points(np.cos(phases)).means(), z.with_points(np.sin(phases)).means()]
+            parts.append(np.hstack(columns))
+        return np.vstack(parts)
 
     @cached_property
     def quantiles(self) -> np.ndarray:
@@ -196,7 +223,7 @@ class Description:
         return self.quantiles_of(np.arange(self.drawn.shape[1]))
 
     def quantiles_of(self, columns: np.ndarray) -> np.ndarray:
-        """Return the quantile functions of some features."""
+        """Return the quantile functions of the features `columns`."""
         if "quantiles" in vars(self):
             return self.quantiles[:, :, columns]
         levels = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
@@ -213,12 +240,12 @@ class Description:
 
 
 class StoredDescription(Description):
-    """Training distributions of a file: standardised points and quantile functions of the features that members use.
+    """Training distributions from a file: standardised points and quantile functions of features that members use.
 
     Attributes
     ----------
     used : array of int
-        These features, in ascending order.
+        Features that members use, in ascending order.
     """
 
     def __init__(self, scaling: Scaling, used: np.ndarray, points: Distributions, quantiles: np.ndarray) -> None:
@@ -226,21 +253,21 @@ class StoredDescription(Description):
         self.used, self.used_quantiles = used, quantiles
 
     def columns(self, columns: np.ndarray) -> Distributions:
-        return self.few.with_points(self.few.points[:, np.searchsorted(self.used, columns)])
+        return self.transported.with_points(self.transported.points[:, np.searchsorted(self.used, columns)])
 
     def quantiles_of(self, columns: np.ndarray) -> np.ndarray:
         return self.used_quantiles[:, :, np.searchsorted(self.used, columns)]
 
     @classmethod
-    def unpack(cls, read: ArrayReader, scaling: Scaling, prefix: str, n: int) -> StoredDescription | None:
-        """Return the description that `Description.pack` was given, validated; None where there are no members."""
-        if f"{prefix}.used" not in read.arrays:
+    def unpack(cls, reader: ArrayReader, scaling: Scaling, prefix: str, n: int) -> StoredDescription | None:
+        """Return the validated description from the output of `Description.pack`; None without members."""
+        if f"{prefix}.used" not in reader.arrays:
             return None
-        used = read.indices(f"{prefix}.used", scaling.scale.size)
+        used = reader.indices(f"{prefix}.used", scaling.scale.size)
         if np.any(np.diff(used) <= 0):
             raise Damaged("features of members are not in ascending order")
-        quantiles = read.numbers(f"{prefix}.quantiles", n, None, used.size)
-        return cls(scaling, used, read.distributions(prefix, n, used.size), quantiles)
+        quantiles = reader.numbers(f"{prefix}.quantiles", n, None, used.size)
+        return cls(scaling, used, reader.distributions(prefix, n, used.size), quantiles)
 
 
 class Geometry:
@@ -256,11 +283,17 @@ class Geometry:
         Points per distribution in transport, at most.
     strata : array of int of shape (n_distributions,) or None, default=None
         Statistics of single features are relative to the mean of the stratum.
+    n_jobs : int or None, default=None
+        Threads for Euclidean transport.
 
     Attributes
     ----------
     names : list
         Names of the distributions.
+    landmarks : array of int of shape (n_landmarks,)
+        Landmark distributions, in ascending order: all distributions in cohorts of at most `MAX_EXACT`, otherwise
+        `N_LANDMARKS` distributions that depend on the seed and the names only. No label decides, so the choice is valid
+        for every cross-validation fold.
     features : list of str or None
         Names of the features.
     scaling : Scaling
@@ -271,8 +304,16 @@ class Geometry:
         Variance of each feature over all training points.
     """
 
-    def __init__(self, D: Distributions, seed: int, max_points: int, strata: np.ndarray | None = None) -> None:
-        self.names, self.features, self.strata = list(D.names), D.features, strata
+    def __init__(
+        self,
+        D: Distributions,
+        seed: int,
+        max_points: int,
+        strata: np.ndarray | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.names, self.features, self.strata, self.n_jobs = list(D.names), D.features, strata, n_jobs
+        self.landmarks = choose_landmarks(self.names, seed)
         self.scaling = Scaling.fit(D, seed, max_points)
         self.description = self.scaling.describe(D)
         self.variances = np.where(np.isfinite(self.scaling.scale), self.scaling.scale**2, 0.0)
@@ -284,10 +325,26 @@ class Geometry:
     def n_features(self) -> int:
         return self.scaling.scale.size
 
+    def subset(self, rows: np.ndarray) -> Geometry:
+        """Return the geometry of some distributions (ascending indices), with the scaling and subsamples of all."""
+        part = copy(self)
+        for name in ("euclidean_distances", "quantiles", "marginals"):
+            vars(part).pop(name, None)
+        part.names = [self.names[d] for d in rows]
+        part.strata = None if self.strata is None else self.strata[rows]
+        part.description = self.description.subset(rows)
+        part.landmarks = np.flatnonzero(np.isin(rows, self.landmarks))
+        columns = np.searchsorted(self.landmarks, rows[part.landmarks])
+        part.euclidean_distances = self.euclidean_distances[np.ix_(rows, columns)]
+        return part
+
     @cached_property
     def euclidean_distances(self) -> np.ndarray:
-        """Euclidean transport distances between the training distributions."""
-        return pairwise(self.description.euclidean).distances
+        """Euclidean transport distances of the training distributions (rows) to the landmarks (columns)."""
+        D = self.description.euclidean
+        if self.landmarks.size == len(D):
+            return pairwise(D, n_jobs=self.n_jobs).distances
+        return pairwise(D, D[self.landmarks], n_jobs=self.n_jobs).distances
 
     @cached_property
     def quantiles(self) -> np.ndarray:
@@ -305,7 +362,7 @@ class Geometry:
 class Marginals:
     """1-D transport distances of each feature from every distribution to its partners.
 
-    Partners are all other distributions or, in cohorts too large for that, a subset keyed by name.
+    Partners are all other distributions or, in large cohorts, a subset keyed by name.
 
     Attributes
     ----------
@@ -321,14 +378,55 @@ class Marginals:
     @classmethod
     def of(cls, quantiles: np.ndarray, names: Sequence[Any], seed: int) -> Marginals:
         n, _, n_features = quantiles.shape
-        count = min(n - 1, max(2, _MAX_MARGINAL_ENTRIES // (n * n_features)))
+        count = min(n - 1, _MAX_PARTNERS, max(2, _MAX_MARGINAL_ENTRIES // (n * n_features)))
         partners, values = np.empty((n, count), dtype=np.intp), np.empty((n, count, n_features), dtype=np.float32)
         for i in range(n):
-            others = np.delete(np.arange(n), i)
+            chosen = np.delete(np.arange(n), i)
             if count < n - 1:
-                others = np.sort(keyed_generator(seed, "partners", names[i]).choice(others, count, replace=False))
-            partners[i], values[i] = others, np.abs(quantiles[others] - quantiles[i]).mean(axis=1)
+                chosen = np.sort(keyed_generator(seed, "partners", names[i]).choice(chosen, count, replace=False))
+            partners[i], values[i] = chosen, np.abs(quantiles[chosen] - quantiles[i]).mean(axis=1)
         return cls(partners, values)
+
+
+def choose_landmarks(names: Sequence[Any], seed: int, n_landmarks: int = N_LANDMARKS) -> np.ndarray:
+    """Return the indices of the landmarks: all of at most `MAX_EXACT` names, otherwise a draw keyed by seed and name.
+
+    >>> choose_landmarks("abc", 0).tolist(), choose_landmarks(range(1000), 0).size
+    ([0, 1, 2], 128)
+    """
+    if len(names) <= MAX_EXACT:
+        return np.arange(len(names))
+    return np.sort(np.argsort(keyed_uniform(names, seed, "landmark"), kind="stable")[:n_landmarks])
+
+
+def complete_distances(columns: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
+    """Return all distances between distributions from their distances to the landmarks (columns).
+
+    Distances to landmarks are kept. The others are interpolated by the Nyström approximation of the kernel -d / 2,
+    centred, as in landmark multidimensional scaling (de Silva & Tenenbaum 2004). A landmark is
+    compared with itself by the distance to its nearest landmark instead of 0: a second sample of the same distribution
+    is not at distance 0, and a kernel with such a diagonal cannot be interpolated smoothly.
+    """
+    n, n_landmarks = columns.shape
+    if n == n_landmarks:
+        return columns
+    diagonal = landmarks, np.arange(n_landmarks)
+    values = columns.copy()
+    values[diagonal] = np.inf
+    values[diagonal] = values[landmarks].min(axis=1)
+    by_row, by_column, overall = values.mean(axis=1), values[landmarks].mean(axis=0), float(values[landmarks].mean())
+    centred = -0.5 * (values - by_row[:, None] - by_column + overall)
+    block = 0.5 * (centred[landmarks] + centred[landmarks].T)
+    variances, axes = np.linalg.eigh(block)
+    positive = variances > 0
+    shrunk = np.sqrt(1.0 / (variances[positive] + _SHRINKAGE * float(np.trace(block)) / n_landmarks))
+    x = centred @ (axes[:, positive] * shrunk)
+    # No pair is nearer than the nearest measured pair: interpolated distances may be negative.
+    distances = np.maximum(by_row[:, None] + by_row - overall - 2.0 * (x @ x.T), values.min())
+    distances[:, landmarks] = columns
+    distances[landmarks] = columns.T
+    np.fill_diagonal(distances, 0.0)
+    return distances
 
 
 def centre_within(rows: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:
@@ -346,7 +444,7 @@ def centre_within(rows: np.ndarray, strata: np.ndarray | None = None) -> np.ndar
 
 
 def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return dense float64 points in units of the scale; constant features (infinite scale) become 0."""
+    """Return dense float64 points in units of the scale, 0 for constant features (infinite scale)."""
     dense = points.toarray() if sparse.issparse(points) else points
     return (np.asarray(dense, dtype=np.float64) - centre) / scale
 
@@ -362,24 +460,24 @@ def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray
 
 def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarray]) -> None:
     """Add the arrays that `ArrayReader.distributions` reads."""
-    # "order" are the rows of the input that the points come from: a report looks up the cell types of drawn cells.
+    # "order" holds the input row of each point: a report looks up the cell types of drawn cells.
     for name in ("bounds", "weights", "uniform", "points", "order"):
         arrays[f"{prefix}.{name}"] = np.asarray(getattr(D, name))
 
 
 class ArrayReader:
-    """Arrays of a file, validated before they are used; whatever is wrong raises `Damaged`."""
+    """Arrays of a file; every method validates an array and raises `Damaged` if it is invalid."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.arrays = arrays
 
     def numbers(self, name: str, *shape: int | None) -> np.ndarray:
-        """Return finite numbers of this shape; None stands for any length."""
+        """Return finite numbers of this shape; None means any length."""
         values = self.arrays[name]
-        fits = values.ndim == len(shape) and all(
-            wanted in (None, length) for length, wanted in zip(values.shape, shape, strict=True)
+        matches = values.ndim == len(shape) and all(
+            expected in (None, length) for length, expected in zip(values.shape, shape, strict=True)
         )
-        if not fits or values.dtype.kind != "f" or not np.isfinite(values).all():
+        if not matches or values.dtype.kind != "f" or not np.isfinite(values).all():
             raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected finite numbers of {shape}")
         return values
 

@@ -13,25 +13,29 @@ is the fold of i. So the design of an ensemble is a list of sets of folds, one p
 left out together by at least one member.
 
 A view turns distributions into a kernel, with the same kind of kernel for new distributions. It has a `name`,
-`kernel(fold)` between training distributions, `kernel_to(description)` from new ones (rows), and `distances` between
-training distributions for maps, in units of their median. `kernel(fold)` is the kernel for predicting that
-cross-validation fold: it uses no label of the fold. Views without labels have one kernel for all folds.
+`landmarks` (the training distributions that kernels have a column for; all of them in small cohorts), `kernel(fold)`
+between training distributions (rows) and landmarks, `kernel_to(description)` between new distributions and landmarks,
+and `distances` between all training distributions for maps, in units of their median. `kernel(fold)` is the kernel for
+predicting that cross-validation fold: it uses no label of the fold. Views without labels have one kernel for all folds.
 
 `pack` adds the arrays of a view to those of a file and returns the description that JSON holds, `unpack` validates and
-restores them. A view from a file has what `kernel_to` needs, without `distances` and `kernel`.
+restores them. A view from a file has the landmarks as its only training distributions: it has `kernel_to`, but neither
+`kernel` nor `distances`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import euclidean_distances
 
 from .._internal.files import Damaged
+from .._internal.parallel import progress_bar, run_in_threads
 from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
@@ -44,9 +48,10 @@ from .geometry import (
     Scaling,
     StoredDescription,
     centre_within,
+    complete_distances,
     pack_distributions,
 )
-from .stacking import Target
+from .stacking import Classes, Target
 
 EUCLIDEAN = "euclidean"
 # Views of features of single distributions, by attribute of `Description`.
@@ -62,7 +67,7 @@ _STEINER_10: Design = sorted(
     for block in ((0, 1, 2, 6), (0, 1, 3, 4), (0, 2, 4, 7))
     for shift in range(10)
 )
-# Folds where no Steiner system applies (few or rare groups): members leave out three folds each.
+# Folds in cohorts of few or rare groups, where no Steiner system applies: members leave out three folds each.
 _N_FOLDS = 8
 
 
@@ -71,9 +76,9 @@ def _triples(n_folds: int) -> Design:
 
 
 def designs(n_members: int) -> Iterator[tuple[int, Design]]:
-    """Yield numbers of folds and designs, from the smallest that has `n_members` members on.
+    """Yield numbers of folds and designs of at least `n_members` members, smallest first.
 
-    The last ones leave out as little as possible, for classes of few groups.
+    The last design leaves out three of eight folds, for classes of few groups.
 
     >>> [(n_folds, len(design)) for n_folds, design in designs(14)]
     [(8, 14), (10, 30), (8, 56)]
@@ -107,16 +112,16 @@ def assign_folds(target: Target, groups: np.ndarray, names: Sequence[Any], n_fol
 def choose_design(
     target: Target, groups: np.ndarray, names: Sequence[Any], n_members: int, seed: int, folds: np.ndarray | None = None
 ) -> tuple[np.ndarray, Design]:
-    """Return folds and the design of the members; the design is empty where no member could be trained.
+    """Return folds and the design of the members; the design is empty if no design has trainable members.
 
     A member needs two groups of each class (or enough different numbers). Whether all members of a design have them is
-    decided for the cohort as a whole: a kernel that lacks members for some samples would reveal their labels.
+    decided for the whole cohort: a kernel that lacks members for individual samples would reveal their labels.
     """
     n_groups = int(groups.max()) + 1
     if folds is not None:
         n_folds = int(folds.max()) + 1
-        given = [design for size, design in designs(n_members) if size == n_folds] + [_triples(n_folds)]
-        return folds, next((design for design in given if _trainable(design, folds, target, groups)), [])
+        candidates = [design for size, design in designs(n_members) if size == n_folds] + [_triples(n_folds)]
+        return folds, next((design for design in candidates if _trainable(design, folds, target, groups)), [])
     for n_folds, design in designs(n_members):
         if n_folds > n_groups:
             continue
@@ -129,9 +134,9 @@ def choose_design(
 
 
 def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> Design:
-    """Return what members leave out where no nested design exists: one fold each or, if a class is too small, nothing.
+    """Return a design without nesting: members leave out one fold each or, if a class is too small, no fold.
 
-    Such members give the cohort a metric. They measure samples that they were trained on, so no view uses them.
+    These members define the metric of the cohort. No view uses them, because they were trained on all other folds.
     """
     single: Design = [(fold,) for fold in range(int(folds.max()) + 1)]
     trainable = all(target.can_train(folds != fold, groups) for fold in range(len(single)))
@@ -147,27 +152,29 @@ def _trainable(design: Design, folds: np.ndarray, target: Target, groups: np.nda
 KINDS = ("univariate", "anova", "learned")
 # Features that a member uses at least and at most.
 _MIN_FEATURES, _MAX_FEATURES = 3, 50
-# Residual variances are moderated by this share of their median: a feature that hardly varies among a few distributions
-# may do so among others.
+# Residual variances are moderated by this share of their median: a feature that hardly varies among the training
+# distributions of a member may vary among new distributions.
 _VARIANCE_FLOOR = 0.05
+# Distributions that a "learned" member is trained on at most: the cost of an epoch is proportional to their number.
+_MAX_TRAINING = 128
 
-# From the distributions a member is trained on (its features only), their target and strata, starting weights and a
-# seed to learned weights.
+# Map the distributions that a member is trained on (with the features of the member), their target, starting weights
+# and a seed to learned weights.
 Refine = Callable[[Distributions, Target, np.ndarray, int], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Member:
-    """A diagonal metric learned on some of the distributions.
+    """A diagonal metric learned on a subset of the distributions.
 
     Attributes
     ----------
     kind : str
-        How the weights were learned.
+        Method by which the weights were learned.
     left_out : tuple of int
         Cross-validation folds that the member was not trained on.
     trained_on : array of bool of shape (n_distributions,)
-        Distributions that the member was trained on.
+        Distributions of all other folds. The triplet loss of a "learned" member uses at most 128 of them.
     columns : array of int of shape (n_used,)
         Features with a weight.
     weights : array of shape (n_used,)
@@ -198,30 +205,70 @@ def train_members(
     target: Target,
     folds: np.ndarray,
     kinds: Sequence[str],
-    left_out: tuple[int, ...],
+    design: Design,
     refine: Refine,
+    *,
+    n_jobs: int | None = None,
+    verbose: bool = False,
 ) -> list[Member]:
-    """Train one member of each kind on the folds that are not left out."""
-    trained_on = ~np.isin(folds, left_out)
-    rows = np.flatnonzero(trained_on)
-    known = target.subset(rows)
-    members = []
-    start = None
-    for kind in kinds:
-        if kind == "anova":
-            weights = _anova_weights(geometry.quantiles[rows], known)
-        else:
-            if start is None:
-                start = strongest_features(separation(geometry.marginals, known, rows, len(geometry)))
-            weights = start
-        columns = np.flatnonzero(weights)
-        values = weights[columns] / np.linalg.norm(weights)
-        if kind == "learned":
-            seed = int(keyed_generator(geometry.scaling.seed, "member", *left_out).integers(2**31))
-            values = refine(geometry.description.columns(columns)[rows], known, values, seed)
-            columns, values = columns[values != 0], values[values != 0]
-        members.append(Member(kind, left_out, trained_on, columns, values))
-    return members
+    """Train a member of each kind for each set of folds in the design that is left out; ordered by kind.
+
+    "learned" members are independent tasks, which run in threads or on the configured cluster.
+    """
+    members: dict[str, list[Member]] = {kind: [] for kind in kinds}
+    training = _TrainingTasks(geometry, target, refine)
+    for left_out in design:
+        trained_on = ~np.isin(folds, left_out)
+        rows = np.flatnonzero(trained_on)
+        subset = target.subset(rows)
+        if any(kind != "anova" for kind in kinds):
+            start = strongest_features(separation(geometry.marginals, subset, rows, len(geometry)))
+        for kind in kinds:
+            weights = _anova_weights(geometry.quantiles[rows], subset) if kind == "anova" else start
+            columns = np.flatnonzero(weights)
+            member = Member(kind, left_out, trained_on, columns, weights[columns] / np.linalg.norm(weights))
+            (training.starts if kind == "learned" else members[kind]).append(member)
+    learned = dict.fromkeys(range(len(training)), np.empty(0))
+    with progress_bar(len(training), "train ensemble members", "member", show=verbose) as bar:
+        for number, weights in run_in_threads(_train_member, training, n_jobs):
+            learned[number] = weights
+            bar.update()
+    for start_member, weights in zip(training.starts, learned.values(), strict=True):
+        columns, used = start_member.columns, weights != 0
+        members["learned"].append(replace(start_member, columns=columns[used], weights=weights[used]))
+    return [member for kind in kinds for member in members[kind]]
+
+
+class _TrainingTasks(Sequence[Any]):
+    """Arguments of `Refine` for each "learned" member, made on access: all points together may exceed the memory."""
+
+    def __init__(self, geometry: Geometry, target: Target, refine: Refine) -> None:
+        self.geometry, self.target, self.refine = geometry, target, refine
+        self.starts: list[Member] = []
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, number: Any) -> tuple[Refine, Distributions, Target, np.ndarray, int]:
+        geometry, member = self.geometry, self.starts[number]
+        rows, base = np.flatnonzero(member.trained_on), geometry.scaling.seed
+        if rows.size > _MAX_TRAINING:
+            order = keyed_uniform([geometry.names[row] for row in rows], base, "training", *member.left_out)
+            if isinstance(self.target, Classes):
+                # The first of each class, then the second of each class, …: equal numbers, as far as they go.
+                codes, by_order = self.target.codes[rows], np.argsort(order, kind="stable")
+                for code in np.unique(codes):
+                    of_class = by_order[codes[by_order] == code]
+                    order[of_class] = np.arange(of_class.size) + order[of_class]
+            rows = rows[np.sort(np.argsort(order, kind="stable")[:_MAX_TRAINING])]
+        seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
+        D = geometry.description.columns(member.columns)[rows]
+        return self.refine, D, self.target.subset(rows), member.weights, seed
+
+
+def _train_member(task: tuple[Refine, Distributions, Target, np.ndarray, int]) -> np.ndarray:
+    refine, D, target, start, seed = task
+    return refine(D, target, start, seed)
 
 
 def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:
@@ -229,17 +276,17 @@ def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -
 
     With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are, within
     strata where given. The standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu
-    2001): of a few distributions, some features have a small error by chance.
+    2001): with a small number of distributions, individual features have a small error by chance.
     """
-    place = np.full(n, -1)
-    place[rows] = np.arange(rows.size)
+    position = np.full(n, -1)
+    position[rows] = np.arange(rows.size)
     gains = []
     for i, row in enumerate(rows):
-        partners = place[marginals.partners[row]]
-        inside = partners >= 0
-        contrast = target.contrast(i, partners[inside])
+        partners = position[marginals.partners[row]]
+        training = partners >= 0
+        contrast = target.contrast(i, partners[training])
         if contrast is not None:
-            values = marginals.values[row] if inside.all() else marginals.values[row][inside]
+            values = marginals.values[row] if training.all() else marginals.values[row][training]
             gains.append(contrast.astype(np.float32) @ values)
     if len(gains) < 2:
         return np.zeros(marginals.values.shape[2])
@@ -249,7 +296,7 @@ def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -
 
 
 def _anova_weights(quantiles: np.ndarray, target: Target) -> np.ndarray:
-    """Return weights by the variance of the quantile functions that labels explain, over the residual variance."""
+    """Return weights by the ratio of explained to residual variance of the quantile functions."""
     n, n_quantiles, n_features = quantiles.shape
     columns = centre_within(target.regressors(), target.strata)
     basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
@@ -271,9 +318,9 @@ def _anova_weights(quantiles: np.ndarray, target: Target) -> np.ndarray:
 
 
 def strongest_features(statistics: np.ndarray) -> np.ndarray:
-    """Return the statistics as weights: 0 below 0 and beyond the strongest fifty.
+    """Return the statistics as weights: 0 for negative statistics and for all but the strongest fifty.
 
-    Where fewer than three features have a positive statistic, the best three have equal weights.
+    If fewer than three features have a positive statistic, the best three have equal weights.
 
     >>> strongest_features(np.array([0.5, -1.0, 2.0, 0.1, 0.0])).tolist()
     [0.5, 0.0, 2.0, 0.1, 0.0]
@@ -292,18 +339,19 @@ def strongest_features(statistics: np.ndarray) -> np.ndarray:
 def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: float = 0.95) -> np.ndarray:
     """Return lower and upper ends of importances, (2, n_features), from their variation over refits or members.
 
-    A refit has fewer different distributions than the cohort, so that weight scatters over more features, and
-    percentiles of refits may lie wholly below the importance of a strong feature. So they are also moved until their
-    median is the importance itself (on the scale of weights, whose squares importances are), and the interval holds
-    both, the percentiles and these. In simulated cohorts of 12 distributions it covered the mean importance of strong
-    features in at least 72 to 89 % rather than in 62 to 80 %: of few distributions it is still too narrow.
+    A refit has fewer different distributions than the cohort, which scatters weight over more features: percentiles of
+    refits may lie completely below the importance of a strong feature. The interval therefore contains two intervals:
+    the percentiles, and the percentiles shifted until their median equals the importance (on the scale of weights,
+    whose squares are the importances). In simulated cohorts of 12 distributions it covered the mean importance of
+    strong features in at least 72 to 89 % of the simulations, the percentiles alone in 62 to 80 %: for small cohorts
+    it is still too narrow.
 
     Parameters
     ----------
     importance : array of shape (n_features,)
         Importances as fitted.
     refits : array of shape (n_refits, n_features)
-        Importances from samples of the distributions drawn anew (bootstrap samples, or halves).
+        Importances from resampled distributions (bootstrap samples, or halves).
     confidence : float, default=0.95
         Confidence level of the intervals.
 
@@ -317,24 +365,33 @@ def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: 
     weight = np.sqrt(importance)
     lowest = np.minimum(low, np.maximum(weight - (middle - low), 0.0)) ** 2
     highest = np.maximum(high, np.minimum(weight + (high - middle), 1.0)) ** 2
-    return np.stack([np.minimum(lowest, importance), np.maximum(highest, importance)])  # whatever the rounding
+    # The importance is in the interval despite rounding errors.
+    return np.stack([np.minimum(lowest, importance), np.maximum(highest, importance)])
 
 
-def median_distance(distances: np.ndarray) -> float:
-    """Return the median off-diagonal distance; 1 if it is 0."""
-    off_diagonal = distances[~np.eye(len(distances), dtype=bool)]
-    return (float(np.median(off_diagonal)) or 1.0) if off_diagonal.size else 1.0
+def median_distance(distances: np.ndarray, landmarks: np.ndarray | None = None) -> float:
+    """Return the median distance between different distributions; 1 if it is 0.
 
-
-def replace_diagonal(kernel: np.ndarray) -> np.ndarray:
-    """Return the kernel with the largest other entry of each row on the diagonal.
-
-    A kernel of distances has 1 there, although an independent sample of the same distribution would not be at distance
-    0. A model would use these entries to explain training labels and be timid about new samples.
+    Column j has the distances to distribution ``landmarks[j]``; None means to distribution j.
     """
+    n_columns = distances.shape[1]
+    different = np.ones(distances.shape, dtype=bool)
+    different[np.arange(n_columns) if landmarks is None else landmarks, np.arange(n_columns)] = False
+    values = distances[different]
+    return (float(np.median(values)) or 1.0) if values.size else 1.0
+
+
+def replace_diagonal(kernel: np.ndarray, landmarks: np.ndarray | None = None) -> np.ndarray:
+    """Return the kernel with entries of a distribution with itself replaced by the largest other entry of the row.
+
+    These entries of a kernel of distances are 1, although an independent sample of the same distribution would not be
+    at distance 0. A model would use them to explain training labels and be underconfident about new samples.
+    """
+    n_columns = kernel.shape[1]
+    rows, columns = np.arange(n_columns) if landmarks is None else landmarks, np.arange(n_columns)
     replaced = kernel.copy()
-    np.fill_diagonal(replaced, 0.0)
-    np.fill_diagonal(replaced, replaced.max(axis=1))
+    replaced[rows, columns] = 0.0
+    replaced[rows, columns] = replaced[rows].max(axis=1)
     return replaced
 
 
@@ -345,31 +402,43 @@ class EuclideanView:
     Attributes
     ----------
     points : Distributions
-        Training points, standardised and projected to the principal axes.
+        Points of the landmarks, standardised and projected to the principal axes.
     unit : float
-        Median distance between training distributions.
+        Median distance between training distributions and landmarks.
     nearest : array of shape (n_distributions,)
-        Distance from each training distribution to the nearest other one, in units of the median.
+        Distance from each training distribution to the nearest other landmark, in units of the median.
+    landmarks : array of int of shape (n_landmarks,)
+        Training distributions that kernels have a column for.
+    to_landmarks : array of shape (n_distributions, n_landmarks)
+        Distances of the training distributions to the landmarks, in units of the median.
     """
 
     points: Distributions
     unit: float
     nearest: np.ndarray
-    distances: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    landmarks: np.ndarray
+    to_landmarks: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     name: str = EUCLIDEAN
 
     @classmethod
     def fit(cls, geometry: Geometry) -> EuclideanView:
-        unit = median_distance(geometry.euclidean_distances)
+        landmarks = geometry.landmarks
+        unit = median_distance(geometry.euclidean_distances, landmarks)
         distances = geometry.euclidean_distances / unit
-        nearest = (distances + np.diag(np.full(len(distances), np.inf))).min(axis=1)
-        return cls(geometry.description.euclidean, unit, nearest, distances)
+        without_self = distances.copy()
+        without_self[landmarks, np.arange(landmarks.size)] = np.inf
+        nearest = without_self.min(axis=1)
+        return cls(geometry.description.euclidean[landmarks], unit, nearest, landmarks, distances)
+
+    @property
+    def distances(self) -> np.ndarray:
+        return complete_distances(self.to_landmarks, self.landmarks)
 
     def kernel(self, fold: int | None = None) -> np.ndarray:
-        return replace_diagonal(np.exp(-self.distances))
+        return replace_diagonal(np.exp(-self.to_landmarks), self.landmarks)
 
     def distances_to(self, description: Description) -> np.ndarray:
-        """Return distances from new distributions (rows) to the training distributions, in units of the median."""
+        """Return distances from new distributions (rows) to the landmarks, in units of the median."""
         return pairwise(description.euclidean, self.points).distances / self.unit
 
     def kernel_to(self, description: Description) -> np.ndarray:
@@ -382,11 +451,14 @@ class EuclideanView:
 
     @classmethod
     def unpack(
-        cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, n: int
+        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, n: int
     ) -> EuclideanView:
         n_components = scaling.scale.size if scaling.axes is None else len(scaling.axes)
-        points = read.distributions(prefix, n, n_components)
-        return cls(points, _positive(entry["unit"]), read.numbers(f"{prefix}.nearest", n))
+        nearest = reader.numbers(f"{prefix}.nearest", None)
+        if nearest.size < n:
+            raise Damaged(f"{nearest.size} distances to nearest landmarks for {n} landmarks")
+        points = reader.distributions(prefix, n, n_components)
+        return cls(points, _positive(entry["unit"]), nearest, np.arange(n))
 
 
 @dataclass(frozen=True)
@@ -398,15 +470,18 @@ class LinearView:
     name : str
         Attribute of `Description` with the features.
     mean, scale : array of shape (n_columns,)
-        By which features are standardised.
+        Centre and unit of each feature.
     x : array of shape (n_distributions, n_columns)
         Standardised features of the training distributions.
+    landmarks : array of int of shape (n_landmarks,)
+        Training distributions that kernels have a column for.
     """
 
     name: str
     mean: np.ndarray
     scale: np.ndarray
     x: np.ndarray
+    landmarks: np.ndarray
 
     @classmethod
     def fit(cls, geometry: Geometry, name: str) -> LinearView:
@@ -414,36 +489,46 @@ class LinearView:
         mean, deviation = x.mean(axis=0), x.std(axis=0)
         varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
         scale = np.where(varies, deviation, np.inf) * np.sqrt(x.shape[1])
-        return cls(name, mean, scale, (x - mean) / scale)
+        return cls(name, mean, scale, (x - mean) / scale, geometry.landmarks)
+
+    @property
+    def basis(self) -> np.ndarray:
+        """Standardised features of the landmarks."""
+        # The same array in small cohorts: numpy multiplies a matrix by its own transpose with other rounding errors.
+        return self.x if self.landmarks.size == len(self.x) else self.x[self.landmarks]
 
     @property
     def distances(self) -> np.ndarray:
-        distances = cdist(self.x, self.x)
+        if self.landmarks.size == len(self.x):
+            distances = cdist(self.x, self.x)
+        else:
+            distances = euclidean_distances(self.x)  # faster for thousands of distributions, with rounding errors
         return distances / median_distance(distances)
 
     def kernel(self, fold: int | None = None) -> np.ndarray:
-        return self.x @ self.x.T
+        return self.x @ self.basis.T
 
     def kernel_to(self, description: Description) -> np.ndarray:
-        return (getattr(description, self.name) - self.mean) / self.scale @ self.x.T
+        return (getattr(description, self.name) - self.mean) / self.scale @ self.basis.T
 
     def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        arrays |= {f"{prefix}.{part}": getattr(self, part) for part in ("mean", "scale", "x")}
+        arrays |= {f"{prefix}.mean": self.mean, f"{prefix}.scale": self.scale, f"{prefix}.x": self.basis}
         return {"view": self.name}
 
     @classmethod
-    def unpack(cls, read: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> LinearView:
-        mean = read.numbers(f"{prefix}.mean", {"means": 1, "moments": 2}.get(name, 0) * scaling.scale.size or None)
-        return cls(name, mean, read.scales(f"{prefix}.scale", mean.size), read.numbers(f"{prefix}.x", n, mean.size))
+    def unpack(cls, reader: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> LinearView:
+        mean = reader.numbers(f"{prefix}.mean", {"means": 1, "moments": 2}.get(name, 0) * scaling.scale.size or None)
+        scale, x = reader.scales(f"{prefix}.scale", mean.size), reader.numbers(f"{prefix}.x", n, mean.size)
+        return cls(name, mean, scale, x, np.arange(n))
 
 
 @dataclass(frozen=True)
 class MemberView:
     """Kernels of learned metrics, averaged over the members that were trained on none of the samples involved.
 
-    The entry of training samples i and j averages members that leave out their folds F(i) and F(j) and, for predicting
-    fold f, also f. The entry of a new sample and j averages members that leave out F(j): training and prediction see
-    the same kind of distance. Subclasses define the distances under a member.
+    The entry of training sample i and landmark j averages members that leave out their folds F(i) and F(j) and, for
+    predicting fold f, also f. The entry of a new sample and j averages members that leave out F(j): training and
+    prediction use the same kind of distance. Subclasses define the distances under a member.
 
     Attributes
     ----------
@@ -455,7 +540,9 @@ class MemberView:
         Median distance under each member between distributions that it was not trained on.
     description : Description
         The training distributions; at least the features that members use.
-    blocks : list of array of shape (n_distributions, n_distributions)
+    landmarks : array of int of shape (n_landmarks,)
+        Training distributions that kernels have a column for.
+    blocks : list of array of shape (n_distributions, n_landmarks)
         Distances under each member in these units; entries of distributions that it was trained on are ignored.
     """
 
@@ -463,16 +550,25 @@ class MemberView:
     members: list[Member]
     units: list[float]
     description: Description
+    landmarks: np.ndarray
     blocks: list[np.ndarray] = field(default_factory=list, repr=False)
 
     @classmethod
-    def fit(cls, name: str, geometry: Geometry, members: Sequence[Member]) -> MemberView:
-        view = cls(name, list(members), [], geometry.description)
-        for member in view.members:
-            out = np.flatnonzero(~member.trained_on)
-            block = np.zeros((member.trained_on.size, member.trained_on.size))
-            block[np.ix_(out, out)] = within = view.member_distances(member, geometry.description, out, out)
-            view.units.append(median_distance(within))
+    def fit(
+        cls, name: str, geometry: Geometry, members: Sequence[Member], distances: Sequence[np.ndarray] | None = None
+    ) -> MemberView:
+        """Return the view of members; `distances` are those of `measure_members`, None computes them."""
+        landmarks = geometry.landmarks
+        view = cls(name, list(members), [], geometry.description, landmarks)
+        for number, member in enumerate(view.members):
+            out, columns = np.flatnonzero(~member.trained_on), np.flatnonzero(~member.trained_on[landmarks])
+            if distances is None:
+                measured = view.member_distances(member, geometry.description, out, landmarks[columns])
+            else:
+                measured = distances[number]
+            block = np.zeros((member.trained_on.size, landmarks.size))
+            block[np.ix_(out, columns)] = measured
+            view.units.append(median_distance(measured, np.searchsorted(out, landmarks[columns])))
             view.blocks.append(block / view.units[-1])
         return view
 
@@ -485,34 +581,36 @@ class MemberView:
     @property
     def distances(self) -> np.ndarray:
         distances = self._average(self.blocks, None)
-        np.fill_diagonal(distances, 0.0)
-        return distances
+        distances[self.landmarks, np.arange(self.landmarks.size)] = 0.0
+        return complete_distances(distances, self.landmarks)
 
     def kernel(self, fold: int | None = None) -> np.ndarray:
-        return replace_diagonal(self._average([np.exp(-block) for block in self.blocks], fold))
+        return replace_diagonal(self._average([np.exp(-block) for block in self.blocks], fold), self.landmarks)
 
     def _average(self, blocks: Sequence[np.ndarray], fold: int | None) -> np.ndarray:
         total, count = np.zeros_like(blocks[0]), np.zeros_like(blocks[0])
         for member, block in zip(self.members, blocks, strict=True):
             if fold is None or fold in member.left_out:
-                pairs = np.ix_(~member.trained_on, ~member.trained_on)
+                pairs = np.ix_(~member.trained_on, ~member.trained_on[self.landmarks])
                 total[pairs] += block[pairs]
                 count[pairs] += 1.0
         return total / np.maximum(count, 1.0)
 
     def kernel_to(self, description: Description) -> np.ndarray:
-        total = np.zeros((len(description), self.members[0].trained_on.size))
-        count = np.zeros(total.shape[1])
+        total = np.zeros((len(description), self.landmarks.size))
+        count = np.zeros(self.landmarks.size)
         for member, unit in zip(self.members, self.units, strict=True):
-            out = np.flatnonzero(~member.trained_on)
-            distances = self.member_distances(member, description, np.arange(len(description)), out)
+            out = np.flatnonzero(~member.trained_on[self.landmarks])
+            rows = np.arange(len(description))
+            distances = self.member_distances(member, description, rows, self.landmarks[out])
             total[:, out] += np.exp(-distances / unit)
             count[out] += 1.0
         return total / count
 
     def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         for m, member in enumerate(self.members):
-            arrays |= {f"{prefix}.{part}{m}": getattr(member, part) for part in ("columns", "weights", "trained_on")}
+            arrays |= {f"{prefix}.columns{m}": member.columns, f"{prefix}.weights{m}": member.weights}
+            arrays[f"{prefix}.trained_on{m}"] = member.trained_on[self.landmarks]
         return {
             "view": MARGINAL if self.name == MARGINAL else "transport",
             "kind": self.members[0].kind,
@@ -522,28 +620,26 @@ class MemberView:
 
     @classmethod
     def unpack(
-        cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, stored: StoredDescription | None, n: int
+        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, stored: StoredDescription | None, n: int
     ) -> MemberView:
         if entry["view"] not in (MARGINAL, "transport") or stored is None:
             raise Damaged(f"the view {entry['view']!r} has no members")
         kind, members = str(entry["kind"]), []
         for m, left_out in enumerate(entry["left_out"]):
-            columns = read.indices(f"{prefix}.columns{m}", stored.scaling.scale.size)
+            columns = reader.indices(f"{prefix}.columns{m}", stored.scaling.scale.size)
             if not np.isin(columns, stored.used).all():
                 raise Damaged("a member uses features that are not in the file")
-            weights, trained_on = (
-                read.numbers(f"{prefix}.weights{m}", columns.size),
-                read.mask(f"{prefix}.trained_on{m}", n),
-            )
+            weights = reader.numbers(f"{prefix}.weights{m}", columns.size)
             if not np.all(weights > 0):
                 raise Damaged("weights of a member are not positive")
+            trained_on = reader.mask(f"{prefix}.trained_on{m}", n)
             members.append(Member(kind, tuple(map(int, left_out)), trained_on, columns, weights))
         units = [_positive(unit) for unit in entry["units"]]
         if not members or len(units) != len(members) or np.all([m.trained_on for m in members], axis=0).any():
             raise Damaged("a training distribution is left out by no member")
         if entry["view"] == MARGINAL:
-            return MarginalView(MARGINAL, members, units, stored)
-        return TransportView(kind, members, units, stored)
+            return MarginalView(MARGINAL, members, units, stored, np.arange(n))
+        return TransportView(kind, members, units, stored, np.arange(n))
 
 
 @dataclass(frozen=True)
@@ -554,7 +650,7 @@ class TransportView(MemberView):
         self, member: Member, description: Description, rows: np.ndarray, columns: np.ndarray
     ) -> np.ndarray:
         training = _weighted(self.description, member, columns)
-        if description is self.description and rows is columns:
+        if description is self.description and np.array_equal(rows, columns):
             return pairwise(training).distances
         return pairwise(_weighted(description, member, rows), training).distances
 
@@ -574,6 +670,43 @@ class MarginalView(MemberView):
         return cdist(new, training, "cityblock")
 
 
+def measure_members(
+    geometry: Geometry, members: Sequence[Member], *, n_jobs: int | None = None, verbose: bool = False
+) -> list[np.ndarray]:
+    """Return the out-of-bag transport distances of each member: from all samples that it leaves out to landmarks.
+
+    Members are independent tasks, which run in threads or on the configured cluster.
+    """
+    results: dict[int, np.ndarray] = {}
+    tasks = _MeasuringTasks(geometry, members)
+    with progress_bar(len(tasks), "out-of-bag distances", "member", show=verbose) as bar:
+        for number, distances in run_in_threads(_measure_member, tasks, n_jobs):
+            results[number] = distances
+            bar.update()
+    return [results[number] for number in range(len(members))]
+
+
+class _MeasuringTasks(Sequence[Any]):
+    """Left-out distributions in the space of each member, and positions of landmarks; made on access."""
+
+    def __init__(self, geometry: Geometry, members: Sequence[Member]) -> None:
+        self.geometry, self.members = geometry, members
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __getitem__(self, number: Any) -> tuple[Distributions, np.ndarray]:
+        member, landmarks = self.members[number], self.geometry.landmarks
+        out = np.flatnonzero(~member.trained_on)
+        positions = np.searchsorted(out, landmarks[~member.trained_on[landmarks]])
+        return _weighted(self.geometry.description, member, out), positions
+
+
+def _measure_member(task: tuple[Distributions, np.ndarray]) -> np.ndarray:
+    D, landmarks = task
+    return pairwise(D, None if landmarks.size == len(D) else D[landmarks], n_jobs=1).distances
+
+
 def _weighted(description: Description, member: Member, rows: np.ndarray) -> Distributions:
     D = description.columns(member.columns)[rows]
     return D.with_points(D.points * member.weights)
@@ -583,14 +716,19 @@ View = EuclideanView | LinearView | MemberView
 
 
 def unpack_view(
-    read: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, stored: StoredDescription | None, n: int
+    reader: ArrayReader,
+    entry: Mapping[str, Any],
+    prefix: str,
+    scaling: Scaling,
+    stored: StoredDescription | None,
+    n: int,
 ) -> View:
-    """Return the view of n training distributions that `pack` was given; raise `Damaged` where something is wrong."""
+    """Return the validated view of n landmarks from the output of `pack`; raise `Damaged` if it is invalid."""
     if entry["view"] == EUCLIDEAN:
-        return EuclideanView.unpack(read, entry, prefix, scaling, n)
+        return EuclideanView.unpack(reader, entry, prefix, scaling, n)
     if entry["view"] in LINEAR:
-        return LinearView.unpack(read, entry["view"], prefix, scaling, n)
-    return MemberView.unpack(read, entry, prefix, stored, n)
+        return LinearView.unpack(reader, entry["view"], prefix, scaling, n)
+    return MemberView.unpack(reader, entry, prefix, stored, n)
 
 
 def _positive(value: Any) -> float:

@@ -1,8 +1,8 @@
 """Targets (classes, numbers, survival times) and stacking: kernel models of all views by nested cross-validation.
 
 A target holds the labels of a set of distributions, with their model, likelihood and score. `subset` returns the target
-of some of them, which knows no other label: whatever is fitted for a cross-validation fold receives the subset of the
-other folds, so that it cannot use a label of the fold.
+of a subset, which contains no other label. A model for a cross-validation fold receives the subset of the other folds
+and therefore cannot use a label of the fold.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import softmax
 
 from .._internal.files import Damaged
+from .._internal.parallel import progress_bar, run_in_threads
 from ..learning.labels import binary_unit
 from ..learning.survival import SurvivalTimes, expected_percentiles
 from .geometry import ArrayReader, centre_within
@@ -24,7 +25,7 @@ from .geometry import ArrayReader, centre_within
 if TYPE_CHECKING:
     from .members import View
 
-# Probabilities below this count as this much in scores, so that a single surprise does not decide.
+# Smallest probability in scores: limits the effect of a single wrong prediction.
 _FLOOR = 1e-3
 # Ridge of the intercept of logistic regression: small, but enough to keep the Hessian regular.
 _INTERCEPT_RIDGE = 1e-3
@@ -33,7 +34,7 @@ _MAX_NEWTON_STEPS = 30
 STRENGTHS = np.array([0.03, 0.3, 3.0, 30.0, 300.0, 3000.0])
 # Eigenvectors of a kernel that a model uses at most.
 _MAX_AXES = 64
-# Gains over chance count at least this much in stacking weights: of few samples they are chance themselves.
+# Smallest gain over chance in stacking weights, and the same times the number of samples: smaller gains are noise.
 _MIN_GAIN, _MIN_GAIN_TIMES_N = 0.02, 2.0
 _GAIN_POWER = 2.0
 
@@ -66,7 +67,7 @@ class Classes:
         return self.codes
 
     def subset(self, rows: np.ndarray) -> Classes:
-        """Return the target of these distributions, without any information about the others."""
+        """Return the target of the distributions `rows`, which contains no other label."""
         return Classes(self.codes[rows], self.n_classes, None if self.strata is None else self.strata[rows])
 
     def relabelled(self, labels: np.ndarray) -> Classes:
@@ -74,11 +75,11 @@ class Classes:
         return replace(self, codes=np.asarray(labels))
 
     def without_labels(self) -> Classes:
-        """Return a target of no distribution with the units of this one, which is enough to predict."""
+        """Return a target without distributions, with the same units: predictions need no labels."""
         return self.subset(np.empty(0, dtype=np.intp))
 
     def pack(self) -> dict[str, Any]:
-        """Return what `unpack_target` needs to restore `without_labels`."""
+        """Return the entry from which `unpack_target` restores `without_labels`."""
         return {"kind": "Classes", "n_classes": self.n_classes}
 
     def empty(self, *shape: int) -> np.ndarray:
@@ -91,33 +92,35 @@ class Classes:
 
     encode = decode  # the inverse
 
-    def weights(self, inside: np.ndarray | None = None) -> np.ndarray:
-        """Return weights of mean 1 (0 outside) that balance the classes, as far as possible within each stratum.
+    def weights(self, training: np.ndarray | None = None) -> np.ndarray:
+        """Return weights of mean 1 that balance the classes, as far as possible within each stratum.
+
+        Distributions outside the mask `training` have weight 0.
 
         >>> Classes(np.array([0, 0, 0, 1]), 2).weights().round(2).tolist()
         [0.67, 0.67, 0.67, 2.0]
         """
-        weights = np.ones(len(self)) if inside is None else inside.astype(np.float64)
+        weights = np.ones(len(self)) if training is None else training.astype(np.float64)
         for stratum in [] if self.strata is None else np.unique(self.strata):
             rows = self.strata == stratum
             weights[rows] = _balanced(self.codes[rows], weights[rows])
         return _balanced(self.codes, weights)
 
-    def fit(self, x: np.ndarray, inside: np.ndarray, strengths: np.ndarray) -> np.ndarray:
-        """Fit one regression per row of `inside` (a mask of training distributions) and entry of `strengths`.
+    def fit(self, x: np.ndarray, masks: np.ndarray, strengths: np.ndarray) -> np.ndarray:
+        """Fit one regression per row of `masks` (training distributions) and entry of `strengths`.
 
         `x` are coordinates (n_distributions, n_columns), the last column the intercept. Returns coefficients.
         """
-        weights = np.repeat([self.weights(mask) for mask in inside], strengths.size, axis=0)
-        return fit_logistic(x, self.codes, weights, np.tile(strengths, len(inside)), self.n_classes)
+        weights = np.repeat([self.weights(mask) for mask in masks], strengths.size, axis=0)
+        return fit_logistic(x, self.codes, weights, np.tile(strengths, len(masks)), self.n_classes)
 
     def predict(self, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return predictions (n_models, n_distributions, ...) of the models that `fit` returned."""
+        """Return predictions (n_models, n_distributions, ...) from the coefficients of `fit`."""
         return np.moveaxis(softmax(coefficients @ x.T, axis=-2), -2, -1)
 
-    def complete(self, inside: np.ndarray) -> bool:
+    def complete(self, mask: np.ndarray) -> bool:
         """Return whether a model can be fitted to these distributions: all classes occur."""
-        return np.unique(self.codes[inside]).size == self.n_classes
+        return np.unique(self.codes[mask]).size == self.n_classes
 
     def score(self, predictions: np.ndarray) -> float:
         """Return the mean log-probability of the true class, with balanced classes."""
@@ -125,21 +128,21 @@ class Classes:
         return float(np.mean(logs * self.weights()))
 
     def chance(self, folds: np.ndarray) -> np.ndarray:
-        """Return predictions that ignore the distributions: equal probabilities, or the mean of the other folds."""
+        """Return predictions without information: equal probabilities, or the mean of the other folds."""
         return np.full((len(self), self.n_classes), 1.0 / self.n_classes)
 
     def can_train(self, rows: np.ndarray, groups: np.ndarray) -> bool:
         """Return whether each class has at least two groups.
 
-        It does not depend on which labels go with which stratum: a member whose strata have one class each learns
-        nothing, but a design that depended on it would depend on the labels of every fold.
+        Strata are ignored: a member whose strata have one class each learns nothing, but a design that depended on
+        the labels within strata would depend on the labels of every fold.
         """
         codes = self.codes[rows]
         return all(np.unique(groups[rows][codes == c]).size >= 2 for c in np.unique(self.codes))
 
     def deal(self, groups: np.ndarray, order: np.ndarray, n_folds: int) -> np.ndarray:
         """Return the fold of each group, balanced by label; `order` is a random number per group."""
-        # Groups of the same classes and strata follow each other, the rarest classes first, so that each fold has one.
+        # Groups of the same classes and strata are consecutive, the rarest classes first: each fold gets one in turn.
         n_groups = range(order.size)
         classes = [tuple(np.unique(self.codes[groups == g])) for g in n_groups]
         strata = [() if self.strata is None else tuple(np.unique(self.strata[groups == g])) for g in n_groups]
@@ -150,20 +153,23 @@ class Classes:
         return folds
 
     def contrast(self, i: int, partners: np.ndarray) -> np.ndarray | None:
-        """Return weights of the partners of i, of sum 0: unlike minus like ones; None if only one of both occurs."""
-        codes, own = self.codes[partners], self.codes[i]
-        like = codes == own
-        others = [codes == c for c in np.unique(codes) if c != own]
-        if not like.any() or not others:
+        """Return weights of the partners of i with sum 0, positive for other labels.
+
+        None if all partners have the label of i, or none has.
+        """
+        codes, code = self.codes[partners], self.codes[i]
+        like = codes == code
+        unlike = [codes == c for c in np.unique(codes) if c != code]
+        if not like.any() or not unlike:
             return None
         weights = np.zeros(codes.size)
         weights[like] = -1.0 / like.sum()
-        for unlike in others:
-            weights[unlike] = 1.0 / (unlike.sum() * len(others))
+        for mask in unlike:
+            weights[mask] = 1.0 / (mask.sum() * len(unlike))
         return weights
 
     def regressors(self) -> np.ndarray:
-        """Return columns (n_distributions, n_columns) whose effect on a feature is that of the label."""
+        """Return regressors (n_distributions, n_columns) that represent the label in a linear model of a feature."""
         return (self.codes[:, None] == np.unique(self.codes)).astype(np.float64)
 
 
@@ -178,8 +184,8 @@ class Numbers:
     strata : array of int of shape (n_distributions,) or None
         Stratum (batch) of each distribution; slopes of the model are fitted within strata.
     unit : float
-        Power of two close to the largest absolute label. A subset has a unit of its own, so that labels outside do not
-        decide its rounding.
+        Power of two close to the largest absolute label. A subset has its own unit: labels outside the subset do not
+        affect its rounding errors.
     """
 
     values: np.ndarray
@@ -195,7 +201,7 @@ class Numbers:
 
     @classmethod
     def of(cls, values: np.ndarray, strata: np.ndarray | None = None) -> Numbers:
-        """Return the target of these labels, in units in which no square overflows or underflows."""
+        """Return the target of numbers, in units in which no square overflows or underflows."""
         unit = binary_unit(values)
         return cls(values / unit, strata, unit)
 
@@ -221,13 +227,13 @@ class Numbers:
     def encode(self, predictions: np.ndarray) -> np.ndarray:
         return predictions / self.unit
 
-    def fit(self, x: np.ndarray, inside: np.ndarray, strengths: np.ndarray) -> np.ndarray:
+    def fit(self, x: np.ndarray, masks: np.ndarray, strengths: np.ndarray) -> np.ndarray:
         """Fit ridge regressions; the intercept (last column) is the mean of the training labels."""
         n_columns = x.shape[1] - 1
-        coefficients = np.empty((len(inside), strengths.size, n_columns + 1))
-        for fitted, mask in zip(coefficients, inside, strict=True):
+        coefficients = np.empty((len(masks), strengths.size, n_columns + 1))
+        for fitted, mask in zip(coefficients, masks, strict=True):
             columns, values = x[mask, :-1], self.values[mask]
-            # Within strata: what sets strata apart in the labels is not to be explained by the coordinates.
+            # Within strata: the coordinates must not explain differences of labels between strata.
             strata = None if self.strata is None else self.strata[mask]
             centred, residual = centre_within(columns, strata), centre_within(values, strata)
             scales, axes = np.linalg.eigh(centred.T @ centred)
@@ -240,8 +246,8 @@ class Numbers:
     def predict(self, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
         return coefficients @ x.T
 
-    def complete(self, inside: np.ndarray) -> bool:
-        return bool(np.ptp(self.values[inside]) > 0)
+    def complete(self, mask: np.ndarray) -> bool:
+        return bool(np.ptp(self.values[mask]) > 0)
 
     def score(self, predictions: np.ndarray) -> float:
         """Return -log(error) with the root mean squared error in standard deviations of the labels.
@@ -254,8 +260,8 @@ class Numbers:
     def chance(self, folds: np.ndarray) -> np.ndarray:
         predictions = np.empty(len(self))
         for fold in np.unique(folds):
-            others = self.values[folds != fold]
-            predictions[folds == fold] = others.mean() if others.size else 0.0
+            training = self.values[folds != fold]
+            predictions[folds == fold] = training.mean() if training.size else 0.0
         return predictions
 
     def can_train(self, rows: np.ndarray, groups: np.ndarray) -> bool:
@@ -298,16 +304,16 @@ class Survival(Numbers):
 
     @classmethod
     def of_times(cls, times: SurvivalTimes, strata: np.ndarray | None = None) -> Survival:
-        """Return the target of these times."""
+        """Return the target of survival times."""
         return cls(expected_percentiles(times), strata, times=times)
 
     def subset(self, rows: np.ndarray) -> Survival:
         assert self.times is not None
-        places = np.arange(len(self))[rows]
-        return Survival.of_times(self.times.at(places), None if self.strata is None else self.strata[rows])
+        indices = np.arange(len(self))[rows]
+        return Survival.of_times(self.times.at(indices), None if self.strata is None else self.strata[rows])
 
     def relabelled(self, labels: np.ndarray) -> Survival:
-        """Return the target with the times of other distributions: `labels` are their indices."""
+        """Return the target with permuted times: `labels` are indices of distributions."""
         assert self.times is not None
         return Survival.of_times(self.times.at(np.asarray(labels)), self.strata)
 
@@ -316,17 +322,17 @@ Target = Classes | Numbers
 
 
 def unpack_target(entry: Mapping[str, Any]) -> Target:
-    """Return the target without labels that `Target.pack` described."""
-    kind, nothing = entry["kind"], np.empty(0)
+    """Return the target without labels from the output of `Target.pack`."""
+    kind, empty = entry["kind"], np.empty(0)
     if kind == "Classes":
         n_classes = int(entry["n_classes"])
         if n_classes < 2:
             raise Damaged(f"there are {n_classes} classes")
-        return Classes(nothing.astype(np.intp), n_classes)
+        return Classes(empty.astype(np.intp), n_classes)
     unit = float(entry["unit"])
     if kind not in ("Numbers", "Survival") or not (np.isfinite(unit) and unit > 0):
         raise Damaged(f"the target is {kind!r} with unit {unit}")
-    return (Numbers if kind == "Numbers" else Survival)(nothing, unit=unit)
+    return (Numbers if kind == "Numbers" else Survival)(empty, unit=unit)
 
 
 def fit_logistic(
@@ -335,8 +341,8 @@ def fit_logistic(
     """Fit many penalised multinomial logistic regressions at once, by Newton's method.
 
     Problem b has the sample weights ``weights[b]`` and the inverse penalty ``strengths[b]``. The last column of `x` is
-    the intercept, which is nearly free. An ensemble takes thousands of these fits on a few dozen distributions;
-    scikit-learn needs milliseconds for each, nearly all of it in checks.
+    the intercept, which is nearly free. An ensemble needs thousands of such fits, often on tens of distributions;
+    scikit-learn needs milliseconds for each, most of them for validation.
 
     Returns coefficients of shape (n_problems, n_classes, n_columns); those of the classes sum to 0.
     """
@@ -394,7 +400,7 @@ def fit_logistic(
 
 
 def _balanced(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Scale weights so that the classes with any weight have equal sums, and the mean over these entries is 1."""
+    """Scale weights to equal sums over classes, and to a mean of 1 over positive weights."""
     sums = np.bincount(codes, weights)
     positive = int(np.count_nonzero(weights))
     scale = np.where(sums > 0, positive / np.maximum(sums, 1e-300) / max(int(np.count_nonzero(sums)), 1), 0.0)
@@ -407,13 +413,13 @@ class KernelModel:
 
     Attributes
     ----------
-    columns : array of shape (n_distributions,)
-        Mean of each column of the training kernel.
+    columns : array of shape (n_landmarks,)
+        Mean of each column of the kernel between landmarks; in small cohorts all training distributions are landmarks.
     overall : float
-        Mean of the training kernel.
+        Mean of this kernel.
     scale : float
         Mean variance of the centred kernel.
-    axes : array of shape (n_distributions, n_axes)
+    axes : array of shape (n_landmarks, n_axes)
         Eigenvectors of the centred kernel over the roots of their eigenvalues.
     coefficients : array of shape (n_strengths, ...)
         Coefficients of the model for each penalty.
@@ -429,29 +435,40 @@ class KernelModel:
     mixture: np.ndarray
 
     @classmethod
-    def fit(cls, kernel: np.ndarray, target: Target, folds: np.ndarray) -> tuple[KernelModel, np.ndarray]:
-        """Return the model, and held-out predictions of its training distributions by cross-validation over `folds`."""
-        columns, overall = kernel.mean(axis=0), float(kernel.mean())
-        centred = kernel - columns - columns[:, None] + overall
+    def fit(
+        cls, kernel: np.ndarray, target: Target, folds: np.ndarray, landmarks: np.ndarray | None = None
+    ) -> tuple[KernelModel, np.ndarray]:
+        """Return the model, and held-out predictions of its training distributions by cross-validation over `folds`.
+
+        Column j of the kernel belongs to training distribution ``landmarks[j]``; None means to distribution j. The
+        axes are those of the kernel between landmarks (Nyström approximation): all distributions get coordinates on
+        these axes as new distributions do.
+        """
+        n = len(kernel)
+        square = kernel if landmarks is None or landmarks.size == n else kernel[landmarks]
+        columns, overall = square.mean(axis=0), float(square.mean())
+        centred = square - columns - columns[:, None] + overall
         scale = float(np.mean(np.diag(centred)))
-        if scale <= 1e-12 * float(np.abs(kernel).max()):  # all distributions coincide
-            scale, axes, x = 1.0, np.zeros((len(kernel), 1)), np.zeros((len(kernel), 1))
+        if scale <= 1e-12 * float(np.abs(square).max()):  # all distributions coincide
+            scale, axes, x = 1.0, np.zeros((len(square), 1)), np.zeros((n, 1))
         else:
             values, vectors = np.linalg.eigh(centred / scale)
             # Kernels of averaged distances are not positive definite. Eigenvalues up to the size of the most negative
             # one are noise: new distributions have large coordinates on their axes, which makes predictions extreme.
             noise = max(1e-6 * float(values[-1]), -float(values[0]), 1e-18)
-            kept = np.flatnonzero(values >= min(noise, float(values[-1])))[-_MAX_AXES:]
-            roots = np.sqrt(values[kept])
-            axes, x = vectors[:, kept] / roots, vectors[:, kept] * roots
-        x = np.column_stack([x, np.ones(len(kernel))])
-        inside = np.array([folds != fold for fold in np.unique(folds)] + [np.ones(len(kernel), dtype=bool)])
-        coefficients = target.fit(x, inside, STRENGTHS)
-        coefficients = coefficients.reshape(len(inside), STRENGTHS.size, *coefficients.shape[1:])
-        held_out, chance = target.empty(STRENGTHS.size, len(kernel)), target.chance(folds)
-        for mask, fitted in zip(inside[:-1], coefficients[:-1], strict=True):
+            selected = np.flatnonzero(values >= min(noise, float(values[-1])))[-_MAX_AXES:]
+            roots = np.sqrt(values[selected])
+            axes, x = vectors[:, selected] / roots, vectors[:, selected] * roots
+            if square is not kernel:
+                x = _coordinates(kernel, columns, overall, scale, axes)
+        x = np.column_stack([x, np.ones(n)])
+        masks = np.array([folds != fold for fold in np.unique(folds)] + [np.ones(n, dtype=bool)])
+        coefficients = target.fit(x, masks, STRENGTHS)
+        coefficients = coefficients.reshape(len(masks), STRENGTHS.size, *coefficients.shape[1:])
+        held_out, chance = target.empty(STRENGTHS.size, n), target.chance(folds)
+        for mask, fitted in zip(masks[:-1], coefficients[:-1], strict=True):
             held_out[:, ~mask] = target.predict(fitted, x[~mask]) if target.complete(mask) else chance[~mask]
-        # Penalties are mixed by the root of the held-out likelihood: with few distributions none is clearly best.
+        # Penalties are mixed by the root of the held-out likelihood: in small cohorts no penalty is clearly best.
         logs = 0.5 * len(target) * np.array([target.score(predictions) for predictions in held_out])
         mixture = np.exp(logs - logs.max())
         mixture /= mixture.sum()
@@ -459,9 +476,9 @@ class KernelModel:
         return model, np.tensordot(mixture, held_out, axes=1)
 
     def predict(self, kernel: np.ndarray, target: Target) -> np.ndarray:
-        """Return predictions from the kernel between new (rows) and training distributions."""
-        centred = kernel - kernel.mean(axis=1, keepdims=True) - self.columns + self.overall
-        x = np.column_stack([centred / self.scale @ self.axes, np.ones(len(kernel))])
+        """Return predictions from the kernel between new distributions (rows) and the columns of `fit`."""
+        x = _coordinates(kernel, self.columns, self.overall, self.scale, self.axes)
+        x = np.column_stack([x, np.ones(len(kernel))])
         return np.tensordot(self.mixture, target.predict(self.coefficients, x), axes=1)
 
     def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -470,17 +487,23 @@ class KernelModel:
         return {"overall": self.overall, "scale": self.scale}
 
     @classmethod
-    def unpack(cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, n: int, target: Target) -> KernelModel:
-        """Return the model of n training distributions that `pack` was given, validated."""
-        axes, mixture = read.numbers(f"{prefix}.axes", n, None), read.numbers(f"{prefix}.mixture", None)
+    def unpack(cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, n: int, target: Target) -> KernelModel:
+        """Return the validated model of n landmarks from the output of `pack`."""
+        axes, mixture = reader.numbers(f"{prefix}.axes", n, None), reader.numbers(f"{prefix}.mixture", None)
         shape = target.empty(mixture.size).shape
         overall, scale = float(entry["overall"]), float(entry["scale"])
         if np.any(mixture < 0) or not np.isclose(mixture.sum(), 1.0):
             raise Damaged("weights of penalties are not positive numbers of sum 1")
         if not (np.isfinite(overall) and np.isfinite(scale) and scale > 0):
             raise Damaged("the scale of a kernel is not positive")
-        coefficients = read.numbers(f"{prefix}.coefficients", *shape, axes.shape[1] + 1)
-        return cls(read.numbers(f"{prefix}.columns", n), overall, scale, axes, coefficients, mixture)
+        coefficients = reader.numbers(f"{prefix}.coefficients", *shape, axes.shape[1] + 1)
+        return cls(reader.numbers(f"{prefix}.columns", n), overall, scale, axes, coefficients, mixture)
+
+
+def _coordinates(kernel: np.ndarray, columns: np.ndarray, overall: float, scale: float, axes: np.ndarray) -> np.ndarray:
+    """Return the coordinates of distributions (rows of the kernel) on the axes of a centred kernel."""
+    centred = kernel - kernel.mean(axis=1, keepdims=True) - columns + overall
+    return centred / scale @ axes
 
 
 @dataclass(frozen=True)
@@ -499,9 +522,11 @@ class Stack:
     weights: np.ndarray
 
     @classmethod
-    def fit(cls, kernels: Sequence[np.ndarray], target: Target, folds: np.ndarray) -> Stack:
-        """Fit a model to each kernel between training distributions, and weight them by held-out predictions."""
-        fits = [KernelModel.fit(kernel, target, folds) for kernel in kernels]
+    def fit(
+        cls, kernels: Sequence[np.ndarray], target: Target, folds: np.ndarray, landmarks: np.ndarray | None = None
+    ) -> Stack:
+        """Fit a model to each kernel between training distributions and landmarks, weighted by held-out predictions."""
+        fits = [KernelModel.fit(kernel, target, folds, landmarks) for kernel in kernels]
         held_out = [predictions for _, predictions in fits]
         return cls([model for model, _ in fits], stacking_weights(held_out, target, folds))
 
@@ -539,19 +564,57 @@ class HeldOut:
     by_view: np.ndarray
 
 
-def predict_held_out(views: Sequence[View], target: Target, folds: np.ndarray) -> HeldOut:
-    """Predict every fold by a stack that uses no label of the fold at any step.
+def predict_held_out(
+    views: Sequence[View], target: Target, folds: np.ndarray, *, n_jobs: int | None = None, verbose: bool = False
+) -> tuple[HeldOut, Stack]:
+    """Predict every fold by a stack that uses no label of the fold at any step; also return the stack of all folds.
 
     The kernels of fold f average members that leave out f; penalties and stacking weights are chosen by inner folds
-    among the other folds. The labels of f are not passed on: the stack receives the subset of the others.
+    among the other folds. Labels of f are not passed on: the stack receives the subset of the other folds. Folds are
+    independent tasks, which run in threads or on the configured cluster.
     """
     predictions, by_view = target.empty(len(target)), target.empty(len(views), len(target))
-    for fold in np.unique(folds):
-        train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        kernels = [view.kernel(int(fold)) for view in views]
-        known = target.subset(train)
-        stack = Stack.fit([kernel[np.ix_(train, train)] for kernel in kernels], known, folds[train])
-        predicted = stack.predict_views([kernel[np.ix_(test, train)] for kernel in kernels], known)
-        by_view[:, test] = target.encode(known.decode(predicted))
-        predictions[test] = combine(stack.weights, by_view[:, test])
-    return HeldOut(predictions, by_view)
+    tasks = _FoldTasks(views, target, folds)
+    with progress_bar(len(tasks), "cross-validation", "fold", show=verbose) as bar:
+        for number, (stack, predicted) in run_in_threads(_fit_fold, tasks, n_jobs):
+            fold = tasks.folds[number]
+            if fold is None:
+                full_stack = stack
+            else:
+                test = np.flatnonzero(folds == fold)
+                by_view[:, test] = target.encode(predicted)
+                predictions[test] = combine(stack.weights, by_view[:, test])
+            bar.update()
+    return HeldOut(predictions, by_view), full_stack
+
+
+class _FoldTasks(Sequence[Any]):
+    """Kernels and labels for the stack of each fold, and of all folds (last); made on access."""
+
+    def __init__(self, views: Sequence[View], target: Target, folds: np.ndarray) -> None:
+        self.views, self.target, self.fold_of = views, target, folds
+        self.folds: list[int | None] = [*map(int, np.unique(folds)), None]
+
+    def __len__(self) -> int:
+        return len(self.folds)
+
+    def __getitem__(self, number: Any) -> tuple[list[np.ndarray], list[np.ndarray], Target, np.ndarray, np.ndarray]:
+        fold, landmarks = self.folds[number], self.views[0].landmarks
+        train, test = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
+        columns = np.flatnonzero(self.fold_of[landmarks] != fold)
+        kernels = [view.kernel(fold) for view in self.views]
+        return (
+            [kernel[np.ix_(train, columns)] for kernel in kernels],
+            [kernel[np.ix_(test, columns)] for kernel in kernels],
+            self.target.subset(train) if fold is not None else self.target,
+            self.fold_of[train],
+            np.searchsorted(train, landmarks[columns]),
+        )
+
+
+def _fit_fold(
+    task: tuple[list[np.ndarray], list[np.ndarray], Target, np.ndarray, np.ndarray],
+) -> tuple[Stack, np.ndarray]:
+    training_kernels, test_kernels, target, folds, landmarks = task
+    stack = Stack.fit(training_kernels, target, folds, landmarks)
+    return stack, target.decode(stack.predict_views(test_kernels, target))

@@ -71,12 +71,12 @@ def ordered_values(y: Any, D: Distributions) -> np.ndarray:
 class Cohort:
     """Labels, groups, strata and folds of distributions, in the order of the distributions' names.
 
-    All computations of an ensemble run in this order, so that the order of the input changes nothing.
+    All computations of an ensemble run in this order: results do not depend on the order of the input.
 
     Parameters
     ----------
     D : Distributions
-        The distributions, which carry the names; of several modalities, any of them.
+        Distributions with names; with several modalities, those of one modality.
     y : array-like
         Labels.
     target : {"classes", "ordered", "survival"}
@@ -99,7 +99,7 @@ class Cohort:
     strata : array of int of shape (n_distributions,) or None
         Stratum of each distribution.
     folds : array of int of shape (n_distributions,) or None
-        Folds that were given.
+        Folds from `cv`.
     """
 
     def __init__(self, D: Distributions, y: Any, target: str, groups: Any, strata: Any, cv: Any = None) -> None:
@@ -157,7 +157,7 @@ class Cohort:
                 name = self.group_names[group]
                 raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
         if not 2 <= folds.max() + 1 <= _MAX_FOLDS:
-            # Members leave out every three folds, so that their number grows with the third power of the folds.
+            # Members leave out every three folds: their number grows with the third power of the number of folds.
             raise ParameterError("cv", f"{folds.max() + 1} folds", f": expected 2 to {_MAX_FOLDS}")
         return folds
 
@@ -165,7 +165,7 @@ class Cohort:
 def _renumbered(codes: np.ndarray) -> np.ndarray:
     """Return codes 0, 1, 2, … in the order of their first appearance.
 
-    Of distributions in the order of their names, such numbers do not depend on the order of the input.
+    If the distributions are in the order of their names, these codes do not depend on the order of the input.
     """
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
@@ -195,8 +195,12 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     regressions on the views are averaged by stacking weights, from their held-out likelihood.
 
     The held-out prediction of a fold uses no label of the fold at any step: members, kernels, penalties and stacking
-    weights are those of the other folds. All distributions are compared by equal numbers of points, drawn by name, so
-    that neither the number of points nor the order of the input has an effect.
+    weights are those of the other folds. All distributions are compared by equal numbers of points, drawn by name:
+    results depend neither on the number of points nor on the order of the input.
+
+    In cohorts of more than 256 distributions, each distribution is compared with 128 landmarks, which are chosen by
+    name, and the triplet loss of a "learned" member uses at most 128 distributions. Time and memory are then
+    proportional to the number of distributions.
 
     Parameters
     ----------
@@ -216,18 +220,19 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     max_epochs : int, default=10
         Epochs of "learned" members.
     n_jobs : int or None, default=None
-        Number of threads; None means one, -1 one per core. The result is the same for any number.
+        Number of threads; None means one, -1 one per core. The result is the same for any number. Within
+        ``joblib.parallel_config(backend="dask")``, members and folds are tasks of the cluster.
     random_state : int, RandomState or None, default=None
         Seed of folds, subsamples and members.
     verbose : int, default=0
-        1 shows a progress bar where there is a terminal.
+        1 shows progress bars on a terminal, and an estimate of the time before long work.
 
     Attributes
     ----------
     metric_ : GroundMetric
         Average of all members and of the Euclidean metric.
     metrics_ : dict of str to GroundMetric
-        The same by modality, where several were given; then there is no `metric_`.
+        The same by modality if several were given; `metric_` is then absent.
     metric_weights_ : dict of str to float
         Weight of each kind of member, and of "euclidean", in `metric_`.
     weights_ : dict of str to float
@@ -244,7 +249,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     distances_ : array of shape (n_distributions, n_distributions)
         Distances between training distributions, averaged over views; each pair is measured by members that were
         trained on neither. All members share features that are associated with the labels by chance, so a map of noise
-        may still look separated: `p_values["map separation"]` of `evaluation.permutation_test` accounts for this.
+        may still look separated: `p_values["map separation"]` of `evaluation.permutation_test` accounts for this. In
+        cohorts of more than 256 distributions, only distances to landmarks are measured; others are approximations,
+        interpolated from these.
     folds_ : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
     members_ : list of Member
@@ -253,7 +260,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     importances_ : array of shape (n_all_members, n_features)
         Importance of each feature in each member.
     small_ : list
-        Names of distributions with fewer points than the others are compared with.
+        Names of distributions with fewer points than the common number of points.
     fitted_ : FittedEnsemble
         The geometry, views and models, in the order of the names.
     classes_ : array of shape (n_classes,)
@@ -272,7 +279,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     True
     """
 
-    takes_groups = True  # the evaluation passes outer groups (patients) on, so that folds do not divide them
+    takes_groups = True  # the evaluation passes outer groups (patients) on, which folds must not divide
     held_out_: np.ndarray
     metrics_: dict[str, GroundMetric]
 
@@ -321,8 +328,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             they carry names.
         strata : array-like of shape (n_distributions,) or None, default=None
             Stratum (batch, site) of each distribution; matched by name where they carry names. Statistics of features
-            are computed within strata, and classes have equal weight in each stratum, so that what sets strata apart
-            does not predict the label.
+            are computed within strata, and classes have equal weight in each stratum: differences between strata do
+            not predict the label.
 
         Returns
         -------
@@ -358,7 +365,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         groups: LabelsLike | None = None,
         strata: LabelsLike | None = None,
     ) -> tuple[Cohort, dict[str, Geometry], Settings]:
-        """Check the input of `fit`, and compute everything that does not depend on labels.
+        """Validate the input of `fit`, and compute the label-free geometry.
 
         Parameters
         ----------
@@ -372,7 +379,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         geometries : dict of str to Geometry
             The distributions without labels, by modality; a single one has the name "".
         settings : Settings
-            What is learned from labels.
+            Settings of the steps that use labels.
         """
         if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
             parts = {name: D.with_mass() for name, D in X.items()}
@@ -393,7 +400,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             ordered, self.n_members, seed, Refinement(self.max_epochs), self.n_jobs, bool(self.verbose)
         )  # fmt: skip
         geometries = {
-            name: Geometry(parts[name][cohort.order], seed, self.max_points, cohort.strata) for name in sorted(parts)
+            name: Geometry(parts[name][cohort.order], seed, self.max_points, cohort.strata, self.n_jobs)
+            for name in sorted(parts)
         }
         return cohort, geometries, settings
 

@@ -1,4 +1,4 @@
-"""The metric learner: input, settings and labels checked, training run and checkpointed, warnings given."""
+"""The metric learner of the paper: validates input and labels, runs the training with checkpoints, and warns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from .._internal.parallel import InterruptedWarning, Threads, progress_bar
 from .._internal.types import DistributionsLike, FilePath, LabelsLike, RandomState
-from .._internal.validation import NameIndex, align_by_name, refuse_groups, refuse_mask, resolve_seed
+from .._internal.validation import (
+    NameIndex,
+    align_by_name,
+    group_list,
+    labels_of_samples,
+    number_groups,
+    refuse_mask,
+    resolve_seed,
+)
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.labels import (
@@ -35,6 +43,7 @@ from ..learning.labels import (
 from ..learning.objective import DiagonalModel, LinearModel, Model
 from ..learning.penalties import Penalty, has_vanished
 from ..learning.training import (
+    MIN_AGREEMENT,
     Checkpoint,
     CoincidingError,
     EarlyStopping,
@@ -45,9 +54,7 @@ from ..learning.training import (
     Settings,
     Training,
     check_settings,
-    resolve_checkpoint,
     resolve_form,
-    resolve_stopping,
 )
 from ..learning.triplets import candidates
 from ..metrics.base import Cost, GroundMetric
@@ -59,21 +66,21 @@ from ._base import GroundMetricMethod
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn the ground metric of optimal transport from labels on distributions (GGML, Kühn & Schaub 2025).
 
-    Finds W such that, with d(x, y) = |W(x - y)| between points, distributions of one class are nearer to each other in
+    Find W such that, with d(x, y) = |W(x - y)| between points, distributions of one class are nearer to each other in
     Wasserstein distance than to distributions of other classes, by a margin. Every transport problem is solved
     exactly, and the gradient is exact.
 
-    Units do not matter: features are standardised inside (and the scale folded back into W), the margin is measured in
-    units of the mean distance at the start, and the penalty in units of its value there.
+    The result does not depend on units: features are standardised inside (and the scale folded back into W), the margin
+    is measured in units of the mean distance at the start, and the penalty in units of its value there.
 
-    Labels may be classes, ordered or continuous values, distances between distributions, or several of these; see
-    `target`. Distributions without a label (None or NaN) are left out, of the standardisation too.
+    Labels may be classes, ordered or continuous values, distances between distributions, or several labels; see
+    `target`. Distributions without a label (None or NaN) are dropped before the features are standardised.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of rows of W (the rank k). None: 5, or the number of features where that is less. A diagonal metric has
-        one per feature, and needs None.
+        Number of rows of W (the rank k). None: 5, but at most the number of features. A diagonal metric has one per
+        feature, and needs None.
     margin : float, default=1.0
         Distance by which other classes should be farther away (α), in units of the mean distance at the start.
     penalty : str, None or an object with ``value`` and ``gradient``, default="l2"
@@ -81,41 +88,44 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         (sum of absolute values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values). See
         `groundmetric.learning`.
     strength : float, default=0.1
-        Weight of the penalty (λ); 1 makes it as large at the start as a violation by one mean distance.
+        Weight of the penalty (λ); with 1, the penalty at the start equals a violation by one mean distance.
     n_neighbors : int, default=3
         Neighbours (t) per anchor and class: up to t² (C - 1) triplets for every distribution, with C classes.
-    neighbors : {"random", "nearest"} or Nearest, default="random"
-        Choice of the neighbours: once at random, or those nearest under the present metric, again every few epochs.
+    neighbors : {"auto", "random", "nearest"} or Nearest, default="auto"
+        Neighbours of an anchor. "random": drawn at random before training, as in the authors' code. "nearest": nearest
+        under the current metric, searched again every 5 epochs. "auto": random; if afterwards fewer than half of the
+        training distributions are nearest to one of their class (classes without strata, at most 1,000 distributions),
+        the metric is learned again with nearest neighbours.
     init : {"discriminant", "random"} or array of shape (n_components, n_features), default="discriminant"
-        First W: linear discriminants of the distributions' means, random entries, or the given array, for features as
-        given (of a diagonal metric, weights of shape (n_features,)).
+        First W: linear discriminants of the distributions' means, random entries, or an array for the original features
+        (for a diagonal metric, weights of shape (n_features,)).
     learning_rate : float, default=0.01
         Step of Adam; falls to 0 over `max_epochs` along half a cosine.
     max_epochs : int, default=50
-        Passes over all triplets at most; `stopping` may end learning before.
+        Largest number of passes over all triplets; `stopping` may end learning earlier.
     batch_size : int, default=128
-        Triplets per step, about. All triplets of an anchor are in the same batch, and random neighbours come from the
-        anchors of the batch, as far as there are enough: they share distances.
+        Approximate number of triplets per step. All triplets of an anchor are in the same batch, and random neighbours
+        are drawn from the anchors of the batch first, because shared distances are computed once.
     form : {"linear", "diagonal"} or Mapped, default="linear"
         Form of the metric: a full W, or only a weight for each feature (W is diagonal); with ``Mapped(transformer)``,
-        either of these on the features that a scikit-learn transformer returns.
+        either form on the features that a scikit-learn transformer returns.
     cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
         Cost of the step s = W(x - y): |s|, the sum of its absolute entries, or |s|². The last makes distances between
-        distributions W2² instead of W1: no metric, and the margin is in units of squared distances.
-    target : {"classes", "ordered", "survival", "distances"}, an object or a list of these, default="classes"
-        Kind of the labels. "classes": those of one class belong together. "ordered": numbers, or ordered categories of
-        pandas; the farther apart two values, the farther apart their distributions. "survival": right-censored times (a
-        structured array or table with "event" and "time"), learned from where their order is certain. "distances": a
-        matrix of target distances between the distributions (the paper's W*), NaN where one is not known. A list:
-        several labels. The objects (Classes, Ordered, Survival, Distances) have a weight among several labels, and all
-        but classes a gap; see `groundmetric.learning`.
+        distributions W2² instead of W1, which is not a metric, and the margin is in units of squared distances.
+    target : {"classes", "ordered", "survival", "distances"}, an object or a list, default="classes"
+        Kind of the labels. "classes": distributions of one class should be near each other. "ordered": numbers, or
+        ordered categories of pandas; distances should increase with the difference of two values. "survival":
+        right-censored times (a structured array or table with "event" and "time"), compared only if their order is
+        certain. "distances": a matrix of target distances between the distributions (the paper's W*), NaN for unknown
+        distances. A list: several labels. The objects (Classes, Ordered, Survival, Distances) have a weight among
+        several labels, and all but classes a gap; see `groundmetric.learning`.
     class_weight : {None, "balanced"}, default=None
-        "balanced": each class makes up the same share of the loss, however many distributions it has. None: all
-        triplets count the same, so that classes of more distributions make up more.
+        "balanced": each class makes up the same share of the loss, independently of its size. None: all triplets have
+        the same weight, and classes with more distributions make up more of the loss.
     stopping : EarlyStopping or None, default=None
-        Rule by which learning stops before the last epoch, and the share of distributions that is held out for it.
+        Rule that stops learning before the last epoch, and the share of distributions that is held out for it.
     solver : Exact or None, default=None
-        Solver of `groundmetric.transport`: `max_pivots` limits the simplex steps per pair (a warning says if the limit
+        Solver of `groundmetric.transport`: `max_pivots` limits the simplex steps per pair (with a warning if the limit
         was reached), `memory` the megabytes of bases from which the next solves of the same pairs start warm.
     n_points : "equal", int or None, default="equal"
         Number of points of each distribution to learn from, drawn at random (`Distributions.equalize`): Wasserstein
@@ -125,41 +135,42 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels;
         without `strata` it has no effect.
     checkpoint : Checkpoint, path-like or None, default=None
-        File for the state of learning, from which the same fit continues after an accident or Ctrl-C, with the same
-        result. A file that is no checkpoint is refused.
+        File for the state of learning, from which the same fit continues after a crash or Ctrl-C, with the same
+        result. Files of other kinds are never replaced.
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core. The result is the same for any number.
     random_state : int, RandomState or None, default=None
         Seed of the start, the triplets, the batches and the held-out distributions.
     verbose : int, default=0
-        1 shows a progress bar where there is a terminal.
+        1 shows a progress bar on a terminal.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        W for the features as given, or for mapped features where `form` is Mapped. Of a diagonal metric, only the rows
-        of features whose weight is not 0.
+        W for the original features, or for mapped features if `form` is Mapped. For a diagonal metric, only the rows
+        of features with non-zero weight.
     metric_ : GroundMetric
         The learned metric.
     feature_map_ : transformer
-        The fitted transformer, where `form` is Mapped.
+        The fitted transformer, if `form` is Mapped.
     history_ : dict of str to arrays
         An entry per epoch: loss, penalty, active (share of triplets within the margin), solved and saved (pairs),
         pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient.
     n_iter_ : int
-        Number of epochs done.
+        Number of finished epochs.
     converged_ : bool
         Whether learning stopped by itself: the loss settled (see EarlyStopping), no triplet was within the margin, or
         the penalty had shrunk the metric to nearly 0.
     loss_ : float
-        Last loss with penalty (the best held-out loss where there is one), in units of the mean distance at the start.
+        Last loss with penalty (the best held-out loss, if distributions are held out), in units of the mean distance at
+        the start.
     classes_ : array
-        The labels in order (of ordered ones, the values that occur; of distances, none). Of several labels, an array
-        with such an array for each.
+        Distinct labels in order (for ordered labels, the values that occur; empty for distances). For several labels,
+        an array with such an array for each.
     n_features_in_ : int
         Number of features of the points.
     feature_names_in_ : array of str
-        Names of the features, where the data have names.
+        Names of the features, if the data have names.
 
     Examples
     --------
@@ -178,7 +189,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         penalty: Penalty | str | None = "l2",
         strength: float = 0.1,
         n_neighbors: int = 3,
-        neighbors: str | Nearest = "random",
+        neighbors: str | Nearest = "auto",
         init: ArrayLike = "discriminant",
         learning_rate: float = 0.01,
         max_epochs: int = 50,
@@ -223,65 +234,84 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self,
         X: DistributionsLike,
         y: LabelsLike,
-        samples: LabelsLike | None = None,
-        strata: LabelsLike | None = None,
         *,
+        samples: LabelsLike | None = None,
+        groups: LabelsLike | None = None,
+        strata: LabelsLike | None = None,
         fresh: Fresh | None = None,
-        **other: Any,
     ) -> GroundMetricLearner:
         """Learn the metric from labelled distributions, or from labelled points.
 
         Parameters
         ----------
-        X : Distributions, array, sparse matrix, or sequence of these
+        X : Distributions, array, sparse matrix, or sequence of arrays
             Distributions; or points as rows; or a list of arrays, one for each distribution.
         y : array-like
             Labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
             table with a column for each, or a list of them. None, NaN, NaT or masked: no label. Labels that carry names
             (a Series, a dict, both sides of a table of distances) are matched to the names of the distributions (or the
-            index of the rows), in any order; so are samples and strata.
+            index of the rows), in any order; so are samples, groups and strata.
         samples : array-like of shape (n_points,) or None, default=None
-            For points: distribution that each row belongs to. None: every row is a distribution of its own, and this is
-            metric learning on points.
+            For points: distribution of each row. None: every row is a distribution of one point, which is metric
+            learning on points.
+        groups : array-like or None, default=None
+            Outer group of each distribution (the patient of a sample), never divided into training and held-out
+            distributions. Without held-out distributions (`stopping`) they have no effect.
         strata : array-like or None, default=None
-            Batch, site or donor of each distribution (or row), which the metric should not learn: distributions should
-            be nearer to those of like label in other strata than to those of unlike label in their own.
+            Batch, site or donor of each distribution (or row), which the metric should ignore: distributions should
+            be nearer to those of the same label in other strata than to those of other labels in their stratum.
         fresh : callable or None, default=None
-            Function from the number of epochs done to the Distributions of `X` with other points, from which the next
-            epoch learns; all need a label. With a checkpoint, the same number must return the same points.
-        **other : Any
-            Refused with a TypeError; for `groups`, the error says that `samples` is meant.
+            Function from the number of finished epochs to the Distributions of `X` with other points, from which the
+            next epoch learns; all need a label. With a checkpoint, the same number must return the same points.
 
         Returns
         -------
         GroundMetricLearner
             The learner itself.
         """
-        refuse_groups(other, "fit")
-        run, known, held_out = self._train(X, y, samples, strata, fresh)
-        _warn_of_strata(known, held_out)
+        run, labels, held_out = self._train(X, y, samples=samples, groups=groups, strata=strata, fresh=fresh)
+        if labels.strata is not None:
+            relaxed = [
+                candidate.relaxed
+                for target in labels.targets
+                for candidate in candidates(target, held_out, labels.strata)
+            ]
+            if any(relaxed):
+                warnings.warn(
+                    f"{sum(relaxed)} of {len(relaxed)} distributions lack a distribution of the same label in another "
+                    "stratum, or of another label in their stratum: they are compared with all strata, and the metric "
+                    "may learn differences between strata from them",
+                    UserWarning,
+                    stacklevel=2,
+                )
         self._warn_of(run)
         return self
 
     def _train(
-        self, X: Any, y: Any, samples: Any = None, strata: Any = None, fresh: Fresh | None = None
+        self, X: Any, y: Any, *, samples: Any = None, groups: Any = None, strata: Any = None, fresh: Fresh | None = None
     ) -> tuple[Outcome, Supervision, np.ndarray]:
-        """Fit without warnings; return the run, the supervision, and which distributions were held out."""
+        """Fit without warnings; return the run, the supervision, and a mask of the held-out distributions."""
         self._check_fresh(X, fresh)
-        D, known = self._check_data(X, y, samples, strata)
+        D, labels, patients = self._check_data(X, y, samples, groups, strata)
         D, fresh = self._with_equal_points(D, fresh)
-        D, raw = self._map(D), D
+        transformer, original = resolve_form(self.form).transformer, D
+        if transformer is not None:
+            self.feature_map_ = fit_map(transformer, D)
+            D = map_points(self.feature_map_, D)
         settings = check_settings(self, D.shape[1])
         random = check_random_state(self.random_state)
-        check_class_sizes(D, known, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
-        centre, variance = D.moments(weighted=False)  # units are those of the points, whatever mass they have
+        check_class_sizes(D, labels, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
+        centre, variance = D.moments(weighted=False)  # features are scaled by their points, independently of mass
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        held_out = hold_out(known.targets[0].levels, resolve_stopping(self.stopping).validation_fraction, random)
+        held_out = hold_out(labels.targets[0].levels, settings.validation_fraction, random, patients)
         model = self._model(settings, centre, scale)
-        training = Training(D, known, settings, model, scale, held_out, random)
+        training = Training(D, labels, settings, model, scale, held_out, random)
         run = self._run(training, fresh)
-        self._keep(run, model.metric(run.kept, D.features, variance), raw)
-        return run, known, held_out
+        self._keep_metric(model.metric(run.kept, D.features, variance), original)
+        self.history_ = {name: np.array(values) for name, values in run.history.items()}
+        self.n_iter_ = len(run.history["loss"])
+        self.loss_, self.converged_ = run.loss, run.converged
+        return run, labels, held_out
 
     def transform(self, X: DistributionsLike) -> np.ndarray:
         """Project points to the learned space.
@@ -289,7 +319,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Parameters
         ----------
         X : Distributions, array or sparse matrix of shape (n_points, n_features)
-            Points as rows; of Distributions, their `points` in order.
+            Points as rows; for Distributions, their `points` in order.
 
         Returns
         -------
@@ -312,60 +342,57 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         tags.input_tags.sparse = True
         return tags
 
-    def _with_equal_points(self, D: Distributions, fresh: Fresh | None) -> tuple[Distributions, Fresh | None]:
-        """Draw the same number of points from all distributions, of fresh points as well."""
-        n = resolve_n_points(self.n_points, D)
-        if n is None:
-            return D, fresh
-        if fresh is None and np.all(D.effective_sizes <= n):  # no draw that needs a seed
-            return with_equal_points(D, n, stacklevel=4), fresh
-        # A generator is advanced by this; a seed gives the same draws in every fit, and after a checkpoint.
-        seed = resolve_seed(self.random_state)
-        drawn = with_equal_points(D, n, random_state=seed, stacklevel=4)
-        if fresh is None:
-            return drawn, None
-        return drawn, lambda epochs: with_equal_points(fresh(epochs), n, random_state=seed, warn=False)
-
     def _check_fresh(self, X: Any, fresh: Any) -> None:
-        """Fresh points can be learned from if they are used as they come."""
+        """Raise if fresh points cannot be used for this input."""
         if fresh is None:
             return
         if not callable(fresh):
             raise TypeError(f"fresh is a {type(fresh).__name__}: expected a function from epochs to Distributions")
         if not isinstance(X, Distributions):
-            raise ValueError("fresh is given, but X are points: give Distributions, of which there can be others")
+            raise ValueError("fresh is given, but X are points: give Distributions, whose points can be drawn again")
         if resolve_form(self.form).transformer is not None:
             raise ValueError("fresh points are not mapped: leave out `fresh`, or the transformer of `form`")
 
-    def _check_data(self, X: Any, y: Any, samples: Any, strata: Any) -> tuple[Distributions, Supervision]:
-        """The distributions that have a label, and what is known about them."""
+    def _check_data(
+        self, X: Any, y: Any, samples: Any, groups: Any, strata: Any
+    ) -> tuple[Distributions, Supervision, np.ndarray | None]:
+        """Return the labelled distributions, their supervision, and their groups as numbers."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         X = gathered(X) if samples is None else X
+        by_row = samples is not None
         if isinstance(X, Distributions):
-            if samples is not None:
-                raise ValueError(
-                    "samples are given, but X are Distributions, which have theirs already: leave them out"
-                )
-            self._remember_features(X)
+            if by_row:
+                raise ValueError("samples are given, but X are Distributions, which already have samples: leave it out")
+            self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+            if X.features is not None:
+                self.feature_names_in_ = np.array(X.features, dtype=object)
             D, name_index = X.with_mass(), X.name_index
         else:
+            if groups is not None and not by_row:
+                raise TypeError(
+                    "groups are given for points without samples: groups are patients that a split keeps together; "
+                    "the distribution of each row is `samples`"
+                )
             D, name_index = self._as_distributions(X, y, samples)
-        by_row = samples is not None
         labels = read_labels(y, self.target, name_index, D, by_row=by_row, class_weight=self.class_weight)
-        seen, known = supervision(labels, read_strata(strata, name_index, D, by_row=by_row))
+        labelled, supervised = supervision(labels, read_strata(strata, name_index, D, by_row=by_row))
+        patients = number_groups(group_list(groups, name_index), name_index.size)
+        if patients is not None:
+            patients = (labels_of_samples(D, patients) if by_row else patients)[labelled]
         self.classes_ = labels[0].values
         if isinstance(self.target, list | tuple):
             self.classes_ = np.empty(len(labels), dtype=object)
             self.classes_[:] = [label.values for label in labels]
-        return D if seen.size == len(D) else D[seen], known
+        return D if labelled.size == len(D) else D[labelled], supervised, patients
 
     def _as_distributions(self, X: Any, y: Any, samples: Any) -> tuple[Distributions, NameIndex]:
-        """Points by their samples, or each as a distribution of its own; and the names of the points."""
+        """Return the distributions of points, by sample or of one point each, and the names of the points."""
         refuse_mask(X, "X")
         name_index = NameIndex.of(X, items="points")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        name_index = replace(name_index, n=X.shape[0])  # not everything that can be an array knows its length before
+        name_index = replace(name_index, n=X.shape[0])  # some array-likes have no length before the conversion
         if not isinstance(self.target, list | tuple) and not isinstance(resolve_target(self.target), Distances):
             check_consistent_length(X, y)
         if samples is not None:
@@ -374,35 +401,41 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         D = Distributions(X, np.arange(name_index.size), features=self._feature_names())
         return named_rows(D.with_mass(), name_index), name_index
 
-    def _remember_features(self, D: Distributions) -> None:
-        """What validate_data does for arrays; names of an earlier fit are forgotten."""
-        self.n_features_in_ = D.shape[1]
-        if D.features is not None:
-            self.feature_names_in_ = np.array(D.features, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
     def _feature_names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else list(names)
 
-    def _map(self, D: Distributions) -> Distributions:
-        """The distributions that are learned from: of mapped points, where there is a feature map."""
-        transformer = resolve_form(self.form).transformer
-        if transformer is None:
-            return D
-        self.feature_map_ = fit_map(transformer, D)
-        return map_points(self.feature_map_, D)
+    def _with_equal_points(self, D: Distributions, fresh: Fresh | None) -> tuple[Distributions, Fresh | None]:
+        """Draw the same number of points from all distributions, also from fresh ones."""
+        n = resolve_n_points(self.n_points, D)
+        if n is None:
+            return D, fresh
+        if fresh is None and np.all(D.effective_sizes <= n):  # nothing is drawn, and no seed is needed
+            return with_equal_points(D, n, stacklevel=4), fresh
+        # This advances a generator; a seed gives the same draws in every fit, and after a checkpoint.
+        seed = resolve_seed(self.random_state)
+        drawn = with_equal_points(D, n, random_state=seed, stacklevel=4)
+        if fresh is None:
+            return drawn, None
+        return drawn, lambda epochs: with_equal_points(fresh(epochs), n, random_state=seed, warn=False)
 
     def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Model:
         cost = Cost.named(self.cost)
-        if resolve_form(self.form).form == "diagonal":
+        if settings.form == "diagonal":
             return DiagonalModel(scale, centre, cost)
         return LinearModel(settings.n_components, scale, centre, cost)
 
     def _run(self, training: Training, fresh: Fresh | None) -> Outcome:
-        """Train to the end, or on from the checkpoint, with a progress bar. An interruption loses nothing."""
-        saving = self._saving(training, fresh)
+        """Train to the end, or continue from the checkpoint, with a progress bar."""
+        saving = None
+        if self.checkpoint is not None:
+            checkpoint = self.checkpoint if isinstance(self.checkpoint, Checkpoint) else Checkpoint(self.checkpoint)
+            seed = self.random_state if isinstance(self.random_state, numbers.Integral) else None
+            parameters: list[Any] = [asdict(training.settings), self.cost, self.class_weight, seed]
+            # Without fresh points, the drawn points are part of the data.
+            parameters += [] if fresh is None else ["fresh points", self.n_points]
+            belongs_to = belonging(training.D, training.labels, parameters)
+            saving = Saving(Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to))
         with (
             saving or nullcontext(),
             Threads(self.n_jobs) as threads,
@@ -417,67 +450,39 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
             return training.run(threads, on_epoch=show, saving=saving, fresh=fresh)
 
-    def _saving(self, training: Training, fresh: Fresh | None) -> Saving | None:
-        """Where the states of training go, if anywhere."""
-        checkpoint = resolve_checkpoint(self.checkpoint)
-        if checkpoint is None:
-            return None
-        # What decides what is learned, beside the settings.
-        form, share = resolve_form(self.form).form, resolve_stopping(self.stopping).validation_fraction
-        seed = self.random_state if isinstance(self.random_state, numbers.Integral) else None
-        more = [form, self.cost, share, self.class_weight, seed, *["fresh points"] * (fresh is not None)]
-        more += [] if fresh is None else [self.n_points]  # without fresh points, the draw is part of the data
-        belongs_to = belonging(training.D, training.known, [asdict(training.settings), *more])
-        return Saving(Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to))
-
-    def _keep(self, run: Outcome, metric: Any, raw: Distributions) -> None:
-        self._keep_metric(metric, raw)
-        self.history_ = {name: np.array(values) for name, values in run.history.items()}
-        self.n_iter_ = len(run.history["loss"])
-        self.loss_ = run.loss
-        self.converged_ = run.converged
-
-    def _keep_metric(self, metric: Any, raw: Distributions) -> None:
+    def _keep_metric(self, metric: Any, original: Distributions) -> None:
         self.components_ = metric.components
-        self.metric_ = self._behind_map(metric, raw)
+        self.metric_ = self._with_map(metric, original)
 
-    def _behind_map(self, metric: GroundMetric, raw: Distributions) -> GroundMetric:
-        """The metric for points as they were given."""
+    def _with_map(self, metric: GroundMetric, original: Distributions) -> GroundMetric:
+        """Return the metric for points with the original features."""
         if resolve_form(self.form).transformer is None:
             return metric
-        return MappedMetric(self.feature_map_, metric, raw.shape[1], self._feature_names(), probes=some_points(raw))
+        names, probes = self._feature_names(), some_points(original)
+        return MappedMetric(self.feature_map_, metric, original.shape[1], names, probes=probes)
 
     def _warn_of(self, run: Outcome) -> None:
-        """Say what the numbers alone do not show: training was interrupted, solves stopped early, little is left."""
+        """Warn of an interruption, of solves at the pivot limit, and of a metric that the penalty has shrunk to 0."""
         if run.interrupted:
-            message = f"interrupted after {self.n_iter_} of {self.max_epochs} epochs: what was learned so far is kept"
+            message = f"interrupted after {self.n_iter_} of {self.max_epochs} epochs: the metric learned so far is kept"
             warnings.warn(message, InterruptedWarning, stacklevel=3)
         if run.stopped_pivoting:
             warn_of_pivot_limit(run.stopped_pivoting)
-        if not np.any(getattr(self, "components_", True)):
-            message = "the penalty has set the whole metric to 0, which tells nothing apart: lower `strength`"
+        if run.agreement < MIN_AGREEMENT and self.history_["active"][-1] == 0.0:
+            message = (
+                f"all training triplets are satisfied, but only {run.agreement:.0%} of the training distributions are "
+                "nearest to one of their class: the metric does not generalise; give more `n_neighbors` or more data"
+            )
+        elif not np.any(getattr(self, "components_", True)):
+            message = "the penalty has set the whole metric to 0, so all distances are 0: lower `strength`"
         elif has_vanished(self.history_, self.margin, self.strength):
             message = (
                 f"a penalty of strength {self.strength:g} outweighs the labels: the metric has shrunk to nearly 0, and "
-                "what is left of it is chance; lower `strength`"
+                "its direction is random; lower `strength`"
             )
         else:
             return
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
-
-
-def _warn_of_strata(known: Supervision, held_out: np.ndarray) -> None:
-    """Say how many distributions cannot be compared across strata."""
-    if known.strata is None:
-        return
-    relaxed = [some.relaxed for target in known.targets for some in candidates(target, held_out, known.strata)]
-    if any(relaxed):
-        warnings.warn(
-            f"{sum(relaxed)} of {len(relaxed)} distributions have no like label in another stratum, or no unlike one "
-            "in their own: they are compared with any, so that strata may be learned from them",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 def refine_weights(
@@ -486,15 +491,15 @@ def refine_weights(
 ) -> np.ndarray:  # fmt: skip
     """Learn a diagonal metric from starting weights, without warnings: for ensemble members.
 
-    Returns the starting weights where the penalty has outweighed the labels, or where all distributions coincide.
+    Return the starting weights if the penalty has outweighed the labels, or if all distributions coincide.
     """
-    # Weights of standardised features are as large as those that learning starts from by default.
-    first = start * (np.sqrt(start.size) / 16.0 / np.linalg.norm(start))
     learner = GroundMetricLearner(
         form="diagonal",
-        init=first,
+        # Weights of standardised features with the norm of the default start (entries of 1/16).
+        init=start * (np.sqrt(start.size) / 16.0 / np.linalg.norm(start)),
         strength=0.01,
         max_epochs=max_epochs,
+        neighbors="random",
         n_points=None,
         random_state=seed,
         target=target,

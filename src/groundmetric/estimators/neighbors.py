@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from .._internal.types import DistributionsLike, Estimator, LabelsLike
 from .._internal.validation import align_by_name, check_class_weight, check_labels, label_array, real_array
-from ..distributions import as_distributions
+from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
-from ._base import NearestDistributions, class_shares, mean_values, training_distributions
+from ._base import NearestDistributions, class_shares, mean_values
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
@@ -19,21 +21,21 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     Parameters
     ----------
     n_neighbors : int, default=5
-        Number of nearest training distributions that vote; not more than there are.
+        Number of nearest training distributions that vote; at most the number of training distributions.
     metric : GroundMetric, str or estimator, default="euclidean"
         Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
-        after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data, so that
-        its parameters can be searched together with these (``metric__strength``, …).
+        after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data, and its
+        parameters can be searched together with those of the classifier (``metric__strength``, …).
     weights : {"distance", "uniform"}, default="distance"
-        Votes count by one over the distance, or equally. With "distance", only neighbours at distance 0 vote where
-        there are any.
+        Weights of votes: one over the distance, or equal. With "distance", neighbours at distance 0 are the only ones
+        that vote.
     class_weight : {None, "balanced"}, default=None
-        "balanced" divides the votes for a class by its number of training distributions, so that a rare class is
-        found as easily as a common one, as balanced accuracy rewards.
+        "balanced" divides the votes for a class by its number of training distributions, which increases balanced
+        accuracy if class sizes differ.
     n_points : "equal", int or None, default="equal"
         Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`), the same
-        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points, so
-        that distributions of different sizes differ for this reason alone. "equal": `Distributions.common_size` of the
+        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points,
+        which alone would separate distributions of different sizes. "equal": `Distributions.common_size` of the
         training distributions; None: all points, with this bias.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
@@ -43,7 +45,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     classes_ : array of shape (n_classes,)
         Classes in sorted order.
     metric_ : GroundMetric or str
-        Metric between points: the learned one where `metric` is a learner.
+        Metric between points: the learned one if `metric` is a learner.
     n_points_ : int or None
         Number of points of each distribution that are compared; None: all.
     n_features_in_ : int
@@ -72,38 +74,14 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         super().__init__(n_neighbors, metric=metric, weights=weights, n_points=n_points, n_jobs=n_jobs)
         self.class_weight = class_weight
 
-    def fit(
-        self, X: DistributionsLike, y: LabelsLike, *, groups: LabelsLike | None = None, strata: LabelsLike | None = None
-    ) -> TransportKNeighborsClassifier:
-        """Store the training distributions; where `metric` is a learner, fit a copy of it to them first.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Training distributions. The rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,)
-            Classes; matched by name where they carry names (a Series, a dict).
-        groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), passed on to the `fit` of the learner if it
-            takes groups; neighbours vote alike whatever their groups.
-        strata : array-like of shape (n_distributions,) or None, default=None
-            Batch, site or donor of each distribution, passed on to the `fit` of the learner. An error where `metric`
-            is not a learner.
-
-        Returns
-        -------
-        TransportKNeighborsClassifier
-            The estimator itself.
-        """
+    def _check_y(self, y: Any, D: Distributions) -> np.ndarray:
         check_class_weight(self.class_weight)
-        D = training_distributions(X, y)
         labels = check_labels(y, D.name_index)
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
-        self._keep(D, labels, groups, strata)
-        return self
+        return labels
 
     def predict_proba(self, X: DistributionsLike) -> np.ndarray:
-        """Share of the neighbours' votes for each class.
+        """Return the share of the neighbours' votes for each class.
 
         Parameters
         ----------
@@ -115,12 +93,12 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         array of shape (n_distributions, n_classes)
             Shares in the order of `classes_`; each row sums to 1.
         """
-        distances, places = self.kneighbors(X)
+        distances, indices = self.kneighbors(X)
         among = None if self.class_weight is None else self._codes
-        return class_shares(distances, self._codes[places], self.classes_.size, self.weights, among=among)
+        return class_shares(distances, self._codes[indices], self.classes_.size, self.weights, among=among)
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
-        """Class with the most votes for each distribution; of several, the first in `classes_`.
+        """Return the class with the most votes for each distribution; ties go to the first in `classes_`.
 
         Parameters
         ----------
@@ -136,16 +114,16 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         return self.classes_[np.argmax(votes, axis=1)]
 
     def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy of the predicted classes.
+        """Return the accuracy of the predicted classes.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Distributions to classify. The rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,)
-            True classes; matched by name where they carry names.
+            True classes; matched by name if they carry names.
         sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name where they carry names.
+            Weight of each distribution; matched by name if they carry names.
 
         Returns
         -------
@@ -161,24 +139,23 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
 class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     """Predict a number for a distribution from those of the distributions nearest to it in exact Wasserstein distance.
 
-    The prediction is the weighted mean of the neighbours' values. Of ordered classes (0, 1, 2, …) it is the expected
-    rank.
+    The prediction is the weighted mean of the neighbours' values; for ordered classes (0, 1, 2, …), the expected rank.
 
     Parameters
     ----------
     n_neighbors : int, default=5
-        Number of nearest training distributions that are averaged; not more than there are.
+        Number of nearest training distributions that are averaged; at most the number of training distributions.
     metric : GroundMetric, str or estimator, default="euclidean"
         Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
         after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data; to learn
         from numbers, GroundMetricLearner needs ``target="ordered"``.
     weights : {"distance", "uniform"}, default="distance"
-        Neighbours count by one over the distance, or equally. With "distance", only neighbours at distance 0 count
-        where there are any.
+        Weights of neighbours: one over the distance, or equal. With "distance", neighbours at distance 0 are the only
+        ones that are averaged.
     n_points : "equal", int or None, default="equal"
         Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`), the same
-        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points, so
-        that distributions of different sizes differ for this reason alone. "equal": `Distributions.common_size` of the
+        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points,
+        which alone would separate distributions of different sizes. "equal": `Distributions.common_size` of the
         training distributions; None: all points, with this bias.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
@@ -186,7 +163,7 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     Attributes
     ----------
     metric_ : GroundMetric or str
-        Metric between points: the learned one where `metric` is a learner.
+        Metric between points: the learned one if `metric` is a learner.
     n_points_ : int or None
         Number of points of each distribution that are compared; None: all.
     n_features_in_ : int
@@ -201,41 +178,17 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     [5.0]
     """
 
-    def fit(
-        self, X: DistributionsLike, y: LabelsLike, *, groups: LabelsLike | None = None, strata: LabelsLike | None = None
-    ) -> TransportKNeighborsRegressor:
-        """Store the training distributions; where `metric` is a learner, fit a copy of it to them first.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Training distributions. The rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,) or (n_distributions, n_outputs)
-            Finite numbers; matched by name where they carry names (a Series, a dict).
-        groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), passed on to the `fit` of the learner if it
-            takes groups; neighbours vote alike whatever their groups.
-        strata : array-like of shape (n_distributions,) or None, default=None
-            Batch, site or donor of each distribution, passed on to the `fit` of the learner. An error where `metric`
-            is not a learner.
-
-        Returns
-        -------
-        TransportKNeighborsRegressor
-            The estimator itself.
-        """
-        D = training_distributions(X, y)
+    def _check_y(self, y: Any, D: Distributions) -> np.ndarray:
         values = np.array(real_array(align_by_name(y, D.name_index, "y"), "y"), dtype=np.float64)
         if values.ndim == 0 or values.ndim > 2 or len(values) != len(D):
             raise ValueError(f"y has shape {values.shape}, but a value is needed for each of {len(D)}")
         if not np.isfinite(values).all():
             raise ValueError("y contains a missing or infinite value: drop the distribution or give a finite one")
-        self._keep(D, values, groups, strata)
         self._values = values
-        return self
+        return values
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
-        """Weighted mean of the values of each distribution's neighbours.
+        """Return the weighted mean of the values of each distribution's neighbours.
 
         Parameters
         ----------
@@ -247,20 +200,20 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         array of shape (n_distributions,) or (n_distributions, n_outputs)
             Predicted values.
         """
-        distances, places = self.kneighbors(X)
-        return mean_values(distances, self._values[places], self.weights)
+        distances, indices = self.kneighbors(X)
+        return mean_values(distances, self._values[indices], self.weights)
 
     def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
-        """Coefficient of determination, R², of the predicted values.
+        """Return the coefficient of determination, R², of the predicted values.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Distributions to predict for. The rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,) or (n_distributions, n_outputs)
-            True values; matched by name where they carry names.
+            True values; matched by name if they carry names.
         sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name where they carry names.
+            Weight of each distribution; matched by name if they carry names.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Predictions for new distributions from an ensemble: classes, numbers and survival, of one modality or several."""
+"""Predictions for new distributions from an ensemble: classes, numbers and survival, for one or more modalities."""
 
 from __future__ import annotations
 
@@ -16,18 +16,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._internal.files import Damaged
 from .._internal.types import DistributionsLike, LabelsLike, ModalitiesLike, RandomState
-from .._internal.validation import ParameterError, align_by_name, label_array, real_array
+from .._internal.validation import (
+    ParameterError,
+    align_by_name,
+    group_list,
+    label_array,
+    real_array,
+    refuse_points_of_learner,
+)
 from ..distances import pairwise_distances
 from ..distributions import Distributions, SmallSampleWarning
-from ..ensemble import Classes, Predicted, Predictor
+from ..ensemble import Classes, Predicted, Predictor, Survival
 from ..ensemble import fit as files
+from ..ensemble.fit import Calibration, PredictionIntervals, PredictionSets
+from ..ensemble.geometry import ArrayReader
 from ..learning.survival import SurvivalTimes, check_comparable, concordance, kaplan_meier, read_survival
 from ..metrics.base import GroundMetric
 from ..modalities import Modalities
 from ._base import GroundMetricMethod
 from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
 
-# Name of all modalities together, where they are measured on the same cells.
+# Name of the views that combine the features of all modalities, if these are measured on the same cells.
 JOINT = "joint"
 # Distributions and points of each from which the unit of distances in a modality is estimated.
 _MAX_DISTRIBUTIONS, _MAX_POINTS = 30, 100
@@ -36,7 +45,7 @@ _WIDTH = 1.06
 
 
 class UnfamiliarWarning(UserWarning):
-    """A new distribution is farther from all training distributions than they are from each other."""
+    """A new distribution is farther from all training distributions than any training distribution."""
 
 
 class BasePredictor(BaseEstimator):
@@ -68,27 +77,45 @@ class BasePredictor(BaseEstimator):
             Training distributions. The rows of an array are distributions of one point each. Multimodal estimators
             take Modalities or a dict, the others Distributions or an array.
         y : array-like of shape (n_distributions,)
-            Classes or numbers; matched by name where they carry names (a Series, a dict). Survival times are a
-            structured array or table with the fields (columns) "event", whether it was observed, and "time", as made
-            by scikit-survival's `Surv`.
+            Classes or numbers; matched by name if they carry names (a Series, a dict). Survival times are a structured
+            array or table with the fields (columns) "event" (True if observed) and "time", as made by
+            scikit-survival's `Surv`.
         groups : array-like of shape (n_distributions,) or None, default=None
             Outer group of each distribution (the patient of a sample), never divided by a cross-validation fold;
-            matched by name where they carry names.
+            matched by name if they carry names.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch, site) of each distribution, within which labels are compared; matched by name where they
-            carry names. New distributions need none.
+            Stratum (batch, site) of each distribution, within which labels are compared; matched by name if they carry
+            names. Predictions do not use strata.
 
         Returns
         -------
         estimator
             The estimator itself.
         """
+        refuse_points_of_learner(X, y, f"leave it out, because {type(self).__name__} learns its metrics")
         ensemble = self.make_ensemble()
         checked = self._checked(X, reset=True)
         self.ensemble_ = ensemble.fit(checked, y, groups=groups, strata=strata)
         self.predictor_ = Predictor.of(ensemble.fitted_)
+        self.calibration_ = self._calibrate(checked, groups, strata)
         self._keep(checked, y)
         return self
+
+    def _calibrate(self, checked: Any, groups: Any, strata: Any) -> Calibration | None:
+        """Return nonconformity scores of the held-out predictions; None for survival times."""
+        target, held_out, index = self.ensemble_.fitted_.target, self.ensemble_.held_out_, _names(checked)
+        if isinstance(target, Survival):
+            return None
+        names = next(iter(_by_modality(checked).values())).names
+        # The fitted ensemble is in the order of the names, held-out predictions in that of the input.
+        rows = np.argsort(sorted(range(len(names)), key=lambda d: str(names[d])))
+        if isinstance(target, Classes):
+            codes = target.codes[rows]
+            scores = 1.0 - held_out[np.arange(codes.size), codes]
+        else:
+            codes = np.zeros(len(rows), dtype=np.intp)
+            scores = np.abs(target.decode(target.values[rows]) - held_out)
+        return Calibration.of(scores, codes, group_list(groups, index), group_list(strata, index, "strata"))
 
     def make_ensemble(self) -> GroundMetricEnsemble:
         """Return an unfitted copy of the ensemble, with the target and the seed of this estimator.
@@ -103,7 +130,7 @@ class BasePredictor(BaseEstimator):
                 f"ensemble is {self.ensemble!r}: expected a GroundMetricEnsemble, or None for a default one"
             )
         ensemble = GroundMetricEnsemble() if self.ensemble is None else clone(self.ensemble)
-        if ensemble.target not in ("classes", self.target):  # "classes" is the default, which need not be meant
+        if ensemble.target not in ("classes", self.target):  # "classes" is the default of an unset parameter
             name = type(self).__name__
             raise ParameterError("target", ensemble.target, f", but {name} predicts {self.target!r}: leave it out")
         if self.random_state is not None:
@@ -123,7 +150,7 @@ class BasePredictor(BaseEstimator):
         return predicted
 
     def typicality(self, X: DistributionsLike | ModalitiesLike) -> np.ndarray:
-        """Return how common it is among training distributions to be as far from the nearest one.
+        """Return how typical the distance from the nearest training distribution is.
 
         Distances are Euclidean transport distances between standardised features, which use no label.
 
@@ -135,8 +162,9 @@ class BasePredictor(BaseEstimator):
         Returns
         -------
         array of shape (n_distributions,)
-            Share of training distributions, the new one included, whose nearest other one is as far away or farther: 1
-            over their number plus one for a distribution that is farther from all than any of them.
+            Share of the distributions (training and new one) whose nearest neighbour is at least as far away. The
+            smallest value, 1 / (n_training + 1), means that the new distribution is farther away than any training
+            distribution.
         """
         check_is_fitted(self, "predictor_")
         return self.predictor_.typicality(_by_modality(self._checked(X, reset=False)))
@@ -152,7 +180,7 @@ class BasePredictor(BaseEstimator):
         Returns
         -------
         Predicted
-            Probabilities of the classes, numbers or risks; typicality; which are far from all, and which are small.
+            Probabilities of the classes, numbers or risks; typicality; flags of unusual and of small distributions.
         """
         check_is_fitted(self, "predictor_")
         return self._values(self.predictor_.predict(_by_modality(self._checked(X, reset=False))))
@@ -165,8 +193,8 @@ class BasePredictor(BaseEstimator):
             name = names[int(np.argmax(predicted.far))]
             warnings.warn(
                 f"{int(predicted.far.sum())} of {len(names)} distributions (e.g. {name!r}) are farther from all "
-                f"training distributions than {files.FAR:g} times the farthest of these: predictions for them are "
-                "extrapolations; check their scale and quality, or train on similar ones",
+                f"training distributions than {files.FAR:g} times the farthest training distribution: predictions for "
+                "them are extrapolations; check their scale and quality, or train on similar distributions",
                 UnfamiliarWarning,
                 stacklevel=3,
             )
@@ -230,19 +258,53 @@ class _Classification(ClassifierMixin):
         probabilities = self._adjusted(self._predict(self._checked(X, reset=False)), prior)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
+    def predict_set(
+        self, X: DistributionsLike | ModalitiesLike, coverage: float = 0.9, *, strata: LabelsLike | None = None
+    ) -> PredictionSets:
+        """Return sets of classes that contain the true class with a stated probability, by conformal prediction.
+
+        A set with one class is a prediction at this level; a set with several classes means that the data do not
+        decide ("cannot say"). The coverage holds for each class separately if new patients resemble the training
+        patients. Where a class has fewer than ``coverage / (1 - coverage)`` training patients (9 for 0.9), and for
+        distributions unlike all training distributions, the set has all classes, with the reason.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Distributions to classify, as in `fit`.
+        coverage : float, default=0.9
+            Probability that a set contains the true class, between 0 and 1.
+        strata : array-like of shape (n_distributions,) or None, default=None
+            Stratum (batch) of each new distribution, if the classifier was fitted with strata: sets are then calibrated
+            by training patients of the same stratum, where these are enough.
+
+        Returns
+        -------
+        PredictionSets
+            Sets, conformal p-values, and reasons where a set has all classes.
+        """
+        check_is_fitted(self, "predictor_")
+        checked = self._checked(X, reset=False)
+        parts = _by_modality(checked)
+        names, predicted = list(next(iter(parts.values())).names), self._values(self.predictor_.predict(parts))
+        new_strata = group_list(strata, _names(checked), "strata")
+        return self.calibration_.sets(
+            predicted.values, predicted.far, names, self.classes_, float(coverage), new_strata
+        )
+
     def score(
         self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Accuracy of the predicted classes.
+        """Return the accuracy of the predicted classes.
 
         Parameters
         ----------
         X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
             Distributions to classify, as in `fit`.
         y : array-like of shape (n_distributions,)
-            True classes; matched by name where they carry names.
+            True classes; matched by name if they carry names.
         sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name where they carry names.
+            Weight of each distribution; matched by name if they carry names.
 
         Returns
         -------
@@ -259,7 +321,7 @@ class _Classification(ClassifierMixin):
         return float(accuracy_score(labels, predicted, sample_weight=weights))
 
     def _adjusted(self, probabilities: np.ndarray, prior: Any) -> np.ndarray:
-        """Return probabilities for classes of these frequencies, by Bayes' rule."""
+        """Return probabilities for the class frequencies `prior`, by Bayes' rule."""
         if prior is None:
             return probabilities
         expected = f": expected frequencies of the classes {self.classes_.tolist()}, positive and finite"
@@ -296,24 +358,49 @@ class _Regression(RegressorMixin):
         check_is_fitted(self, "predictor_")
         return self._predict(self._checked(X, reset=False))
 
+    def predict_interval(self, X: DistributionsLike | ModalitiesLike, coverage: float = 0.9) -> PredictionIntervals:
+        """Return intervals that contain the true number with a stated probability, by conformal prediction.
+
+        The half-width is a quantile of the absolute errors of held-out predictions, so all intervals have the same
+        width. They are infinite, with the reason, where there are fewer than ``coverage / (1 - coverage)`` training
+        patients (9 for 0.9), and for distributions unlike all training distributions.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Distributions to predict for, as in `fit`.
+        coverage : float, default=0.9
+            Probability that an interval contains the true number, between 0 and 1.
+
+        Returns
+        -------
+        PredictionIntervals
+            Predicted numbers, ends of the intervals, and reasons where these are infinite.
+        """
+        check_is_fitted(self, "predictor_")
+        checked = self._checked(X, reset=False)
+        parts = _by_modality(checked)
+        names, predicted = list(next(iter(parts.values())).names), self._values(self.predictor_.predict(parts))
+        return self.calibration_.intervals(predicted.values, predicted.far, names, float(coverage))
+
     def score(
         self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Coefficient of determination, R², of the predicted numbers.
+        """Return the coefficient of determination, R², of the predicted numbers.
 
         Parameters
         ----------
         X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
             Distributions to predict for, as in `fit`.
         y : array-like of shape (n_distributions,)
-            True numbers; matched by name where they carry names.
+            True numbers; matched by name if they carry names.
         sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name where they carry names.
+            Weight of each distribution; matched by name if they carry names.
 
         Returns
         -------
         float
-            R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
+            R²: 1 for perfect predictions, 0 for predictions as good as the mean of `y`.
         """
         check_is_fitted(self, "predictor_")
         checked = self._checked(X, reset=False)
@@ -342,10 +429,10 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
             self.classes_ = self.ensemble_.classes_
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what predictions need to one file, by an atomic write and without pickle; `load` reads it.
+        """Save everything that predictions need to one file, by an atomic write and without pickle.
 
         The file holds the models, the members, and the drawn training points with the features that members use. An
-        older predictor at this path is replaced; a file of any other kind is an error.
+        existing predictor at this path is replaced; files of other kinds are never replaced.
 
         Parameters
         ----------
@@ -356,7 +443,7 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote.
+        """Load a predictor that `save` wrote.
 
         Parameters
         ----------
@@ -366,7 +453,7 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
         Returns
         -------
         estimator
-            It predicts what the saved one does. The fitted ensemble is not in the file: there is no `ensemble_`.
+            Estimator with the same predictions. The file does not contain the fitted `ensemble_`.
         """
         loaded = load_predictor(path)
         if not isinstance(loaded, cls):
@@ -375,12 +462,12 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
         return loaded
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return what `save` writes, as JSON and arrays; `unpack_predictor` reads it.
+        """Return the content of the file that `save` writes; `unpack_predictor` reads it.
 
         Returns
         -------
         description : dict
-            Everything that is not an array.
+            Everything except arrays, as JSON values.
         arrays : dict of str to array
             Numbers, and text.
         """
@@ -389,21 +476,23 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
         arrays["metric"] = self.metric_.components
         if self.metric_.variances is not None:
             arrays["variances"] = self.metric_.variances
+        if self.calibration_ is not None:
+            self.calibration_.pack(arrays)
         arrays |= self._pack_more()
         ensemble = self.ensemble or GroundMetricEnsemble()
-        given = {name: value for name, value in ensemble.get_params().items() if isinstance(value, int | str | None)}
+        plain = {name: value for name, value in ensemble.get_params().items() if isinstance(value, int | str | None)}
         return {
             "estimator": type(self).__name__,
             "features": self.metric_.features,
             "named": hasattr(self, "feature_names_in_"),
             "text": getattr(self, "classes_", np.empty(0)).dtype == object,
-            "ensemble": {**given, "kinds": list(ensemble.kinds)},
+            "ensemble": {**plain, "kinds": list(ensemble.kinds)},
             "random_state": self.random_state if isinstance(self.random_state, int) else None,
             "predictor": description,
         }, arrays
 
     def _pack_more(self) -> dict[str, np.ndarray]:
-        """Return arrays that a kind of predictor needs beside those of all."""
+        """Return additional arrays of a subclass."""
         return {}
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -416,13 +505,13 @@ class TransportClassifier(_Classification, EnsemblePredictor):
     """Probabilities of classes from an ensemble of learned ground metrics.
 
     Kernel logistic regressions on the views of the ensemble are averaged by stacking weights. Classes have equal
-    weight, whatever their size: probabilities assume that all classes are equally frequent among new distributions,
-    unless `predict_proba` is given their frequencies (`prior`).
+    weight, independently of their size: probabilities assume that all classes are equally frequent among new
+    distributions, unless `predict_proba` is called with their frequencies (`prior`).
 
     Parameters
     ----------
     ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble, a copy of which is fitted. None: one with default parameters.
+        Ensemble; a copy is fitted. None: one with default parameters.
     random_state : int, RandomState or None, default=None
         Seed of the ensemble; None keeps that of `ensemble`.
 
@@ -467,13 +556,13 @@ class TransportClassifier(_Classification, EnsemblePredictor):
 class TransportRegressor(_Regression, EnsemblePredictor):
     """Numbers from an ensemble of learned ground metrics: ordered labels, ages, doses.
 
-    As `TransportClassifier`, with kernel ridge regression. Of ordered classes (0, 1, 2, …) the prediction is the
+    As `TransportClassifier`, with kernel ridge regression. For ordered classes (0, 1, 2, …) the prediction is the
     expected rank.
 
     Parameters
     ----------
     ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble, a copy of which is fitted with ``target="ordered"``. None: one with default parameters.
+        Ensemble; a copy is fitted with ``target="ordered"``. None: one with default parameters.
     random_state : int, RandomState or None, default=None
         Seed of the ensemble; None keeps that of `ensemble`.
 
@@ -509,7 +598,7 @@ class TransportSurvival(EnsemblePredictor):
     Parameters
     ----------
     ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble, a copy of which is fitted with ``target="survival"``. None: one with default parameters.
+        Ensemble; a copy is fitted with ``target="survival"``. None: one with default parameters.
     random_state : int, RandomState or None, default=None
         Seed of the ensemble; None keeps that of `ensemble`.
 
@@ -524,8 +613,8 @@ class TransportSurvival(EnsemblePredictor):
     held_out_risk_ : array of shape (n_distributions,)
         Held-out risk of each training distribution.
     concordance_ : float
-        Harrell's C of `held_out_risk_` between patients of the same fold, an estimate for new patients. NaN where no
-        two such patients are comparable.
+        Harrell's C of `held_out_risk_` between patients of the same fold, an estimate for new patients. NaN if no
+        two patients of a fold are comparable.
     n_features_in_ : int
         Number of features of the points.
 
@@ -560,20 +649,20 @@ class TransportSurvival(EnsemblePredictor):
         Returns
         -------
         array of shape (n_distributions,)
-            Risks; the higher, the earlier the event. They are predicted numbers: some may be beyond 0 or 1.
+            Risks; a higher risk means an earlier event. As predicted numbers, they may be below 0 or above 1.
         """
         check_is_fitted(self, "predictor_")
         return self._predict(self._checked(X, reset=False))
 
     def predict_survival(self, X: DistributionsLike, times: ArrayLike) -> np.ndarray:
-        """Return the probability of being without the event at some times.
+        """Return the probability of being event-free at given times.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Distributions to predict for. The rows of an array are distributions of one point each.
         times : array-like of shape (n_times,)
-            Times, in the unit of the training times. After the last training patient was seen, nothing is known: NaN.
+            Times, in the unit of the training times. Probabilities after the last training time are NaN.
 
         Returns
         -------
@@ -588,7 +677,7 @@ class TransportSurvival(EnsemblePredictor):
         training = self.held_out_risk_
         width = _WIDTH * float(training.std()) * training.size**-0.2 or 1.0
         squares = ((risk[:, None] - training) / width) ** 2
-        # Relative to the nearest, so that weights of a risk far from all others do not vanish.
+        # Relative to the nearest training risk: weights of an extreme risk would underflow otherwise.
         weights = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
         steps, alive = kaplan_meier(self.times_, weights)
         curve = np.hstack([np.ones((risk.size, 1)), alive])
@@ -597,19 +686,19 @@ class TransportSurvival(EnsemblePredictor):
         return probabilities
 
     def score(self, X: DistributionsLike, y: LabelsLike) -> float:
-        """Concordance index (Harrell's C) of the predicted risks.
+        """Return the concordance index (Harrell's C) of the predicted risks.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Distributions to predict for. The rows of an array are distributions of one point each.
         y : structured array or table of shape (n_distributions,)
-            Fields (columns) "event" and "time"; the rows of a table go by its index.
+            Fields (columns) "event" and "time"; rows of a table are matched by its index.
 
         Returns
         -------
         float
-            Share of the pairs of known order that the risks have in this order: 1 for all, 0.5 by chance.
+            Share of the comparable pairs whose risks have the correct order: 1 if all have, 0.5 by chance.
         """
         check_is_fitted(self, "predictor_")
         D = self._checked(X, reset=False)
@@ -634,7 +723,7 @@ class TransportSurvival(EnsemblePredictor):
 
 
 class _Multimodal(BasePredictor):
-    """An ensemble with the views of several modalities."""
+    """Base of estimators with the views of several modalities."""
 
     def __init__(
         self,
@@ -647,7 +736,7 @@ class _Multimodal(BasePredictor):
         self.joint = joint
 
     def _checked(self, X: Any, *, reset: bool) -> dict[str, Distributions]:
-        """Return the modalities, and their features side by side where they are joined."""
+        """Return the modalities, and with `joined_` also one with the features of all."""
         if not isinstance(X, Modalities | Mapping):
             kind = type(X).__name__
             raise TypeError(f"X is a {kind}: expected Modalities, or Distributions by the name of their modality")
@@ -679,10 +768,10 @@ class _Multimodal(BasePredictor):
         self.units_ = {name: _mean_distance(D, self.metrics_[name]) for name, D in checked.items()}
 
     def distances(self, A: ModalitiesLike, B: ModalitiesLike | None = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Distances between distributions, averaged over modalities by their weights.
+        """Return distances between distributions, averaged over modalities by their weights.
 
-        In each modality they are exact Wasserstein distances under its metric, in units of their mean between training
-        distributions.
+        Distances of a modality are exact Wasserstein distances under its metric, in units of their mean between
+        training distributions.
 
         Parameters
         ----------
@@ -709,25 +798,25 @@ class _Multimodal(BasePredictor):
 
 
 def _mean_distance(D: Distributions, metric: GroundMetric) -> float:
-    """Return the mean distance between some distributions, in which distances of modalities can be added."""
+    """Return the mean distance between a subset of the distributions, the unit of distances in a modality."""
     rows = np.unique(np.linspace(0, len(D) - 1, _MAX_DISTRIBUTIONS).astype(int))
     distances = pairwise_distances(D[rows].subsample(_MAX_POINTS, random_state=0), metric=metric)
     return float(distances.sum()) / max(len(rows) * (len(rows) - 1), 1) or 1.0
 
 
 class MultimodalClassifier(_Classification, _Multimodal):
-    """Probabilities of classes from several modalities, each with a learned metric of its own.
+    """Probabilities of classes from several modalities, each with its learned metric.
 
-    The views of all modalities are stacked in one ensemble, so that held-out predictions use no label of their fold.
-    Where all modalities are measured on the same cells, further views compare cells by all features at once.
+    The views of all modalities are stacked in one ensemble, whose held-out predictions use no label of their fold. If
+    all modalities are measured on the same cells, further views compare cells by the features of all modalities.
 
     Parameters
     ----------
     ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble, a copy of which is fitted to all modalities. None: one with default parameters.
+        Ensemble; a copy is fitted to all modalities. None: one with default parameters.
     joint : bool or None, default=None
-        Whether to compare cells by all modalities at once as well. None: where all have the same cells. True: by the
-        cells that all have.
+        Whether to add views with the features of all modalities. None: if all have the same cells. True: use the cells
+        that all modalities share.
     random_state : int, RandomState or None, default=None
         Seed of the ensemble; None keeps that of `ensemble`.
 
@@ -761,17 +850,17 @@ class MultimodalClassifier(_Classification, _Multimodal):
 
 
 class MultimodalRegressor(_Regression, _Multimodal):
-    """Numbers from several modalities, each with a learned metric of its own.
+    """Numbers from several modalities, each with its learned metric.
 
     As `MultimodalClassifier`, with kernel ridge regression.
 
     Parameters
     ----------
     ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble, a copy of which is fitted to all modalities. None: one with default parameters.
+        Ensemble; a copy is fitted to all modalities. None: one with default parameters.
     joint : bool or None, default=None
-        Whether to compare cells by all modalities at once as well. None: where all have the same cells. True: by the
-        cells that all have.
+        Whether to add views with the features of all modalities. None: if all have the same cells. True: use the cells
+        that all modalities share.
     random_state : int, RandomState or None, default=None
         Seed of the ensemble; None keeps that of `ensemble`.
 
@@ -795,15 +884,12 @@ class MultimodalRegressor(_Regression, _Multimodal):
 
 
 def load_predictor(path: str | os.PathLike[str]) -> Any:
-    """Read a file that `save` of any of these estimators wrote.
-
-    Everything in the file is validated; whatever is wrong is a ValueError that names the file.
-    """
+    """Load a file that `save` of any estimator wrote; invalid content raises a ValueError that names the file."""
     return unpack_predictor(*files.read_file(path), os.fspath(path))
 
 
 def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> Any:
-    """Return the estimator that `pack` was called on, as far as predictions need it."""
+    """Return the estimator from the result of `pack`; it has everything that predictions need."""
     try:
         kinds = {kind.__name__: kind for kind in (TransportClassifier, TransportRegressor, TransportSurvival)}
         ensemble = GroundMetricEnsemble(**description["ensemble"])
@@ -814,6 +900,11 @@ def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray],
         if description["named"]:
             loaded.feature_names_in_ = np.array(metric.features, dtype=object)
         loaded._unpack_more(description, arrays)
+        target = loaded.predictor_.target
+        loaded.calibration_ = None
+        if not isinstance(target, Survival):
+            n_classes = target.n_classes if isinstance(target, Classes) else 1
+            loaded.calibration_ = Calibration.unpack(ArrayReader(arrays), n_classes)
         return loaded
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError, MemoryError) as error:
         reason = error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"

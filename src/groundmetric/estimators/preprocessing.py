@@ -1,4 +1,4 @@
-"""Preprocessing as part of a fit: steps on single points in a pipeline, and methods that are shown other features."""
+"""Preprocessing as part of a fit: transformers of points in a pipeline, and methods on selected features."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..metrics.forms import fit_map, image
 
 
 class PointwiseTransformer(TransformerMixin, BaseEstimator):
-    """A step of scikit-learn on single points, for pipelines of Distributions: scaling, principal components.
+    """Transformer of points, for pipelines of Distributions: scaling, principal components.
 
     Parameters
     ----------
     transformer : transformer
-        Transformer of scikit-learn, a copy of which is fitted to all points, each counting as one.
+        Transformer of scikit-learn; a copy is fitted to all points, without their weights.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: DistributionsLike) -> Distributions:
-        """The same distributions of transformed points.
+        """Transform the points of distributions.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         Distributions
-            With the names, masses and annotations of the given ones.
+            Distributions with the same names, masses and annotations.
         """
         check_is_fitted(self, "transformer_")
         D = as_distributions(X)
@@ -88,7 +88,7 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         return D.with_points(points, self._names_out(D.features, points.shape[1]))
 
     def _names_out(self, features: list[str] | None, n_features: int) -> list[str] | None:
-        """Names of the transformed features, where the transformer knows them and these have names."""
+        """Return the names of the transformed features, or None if the transformer or the features have no names."""
         if features is None or not hasattr(self.transformer_, "get_feature_names_out"):
             return None
         names = [str(name) for name in self.transformer_.get_feature_names_out(np.array(features, dtype=object))]
@@ -101,11 +101,10 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
 
 
 class Prepared(BaseEstimator):
-    """A method that is shown something else than the features as they are.
+    """Base of methods on prepared features.
 
-    Prepared beforehand from everybody, that would have seen the distributions that are tested. Here it is part of the
-    fit, so that an evaluation repeats it in every split. A kind of preparation says what it learns from the training
-    part (`_prepare`), and what it then shows of any (`_show`).
+    The preparation is part of the fit, and an evaluation repeats it in every split: prepared beforehand, it would use
+    the test distributions. Subclasses learn the preparation from the training set (`_prepare`) and apply it (`_show`).
     """
 
     method: Any
@@ -118,8 +117,8 @@ class Prepared(BaseEstimator):
     def uses_labels(self) -> bool:
         return getattr(self.method, "uses_labels", True)
 
-    def fit(self, D: Any, y: Any = None, groups: Any = None) -> Any:
-        """Prepare, then fit the method on what it is shown."""
+    def fit(self, D: Any, y: Any = None, *, groups: Any = None) -> Any:
+        """Learn the preparation, then fit the method on prepared features."""
         D = as_distributions(D)
         self._prepare(D)
         more = {} if groups is None else {"groups": groups}
@@ -130,21 +129,27 @@ class Prepared(BaseEstimator):
         return self
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """The method's distances between distributions."""
+        """Return the method's distances between distributions."""
         check_is_fitted(self, "method_")
         return self.method_.distances(self._shown(A), None if B is None else self._shown(B), n_jobs=n_jobs)
 
     @available_if(lambda self: hasattr(self.method, "point_distances"))
     def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """The method's distances between points."""
+        """Return the method's distances between points."""
         check_is_fitted(self, "method_")
         return self.method_.point_distances(self._show(x), None if y is None else self._show(y))
 
     @available_if(lambda self: hasattr(self.method, "predict_proba"))
     def predict_proba(self, D: Any) -> np.ndarray:
-        """The method's own probabilities."""
+        """Return the method's probabilities."""
         check_is_fitted(self, "method_")
         return self.method_.predict_proba(self._shown(D))
+
+    @available_if(lambda self: hasattr(self.method, "predict"))
+    def predict(self, D: Any) -> np.ndarray:
+        """Return the method's predictions."""
+        check_is_fitted(self, "method_")
+        return self.method_.predict(self._shown(D))
 
     def _shown(self, D: Any) -> Distributions:
         D = as_distributions(D)
@@ -161,15 +166,15 @@ class Prepared(BaseEstimator):
 
 
 class SelectedFeatures(Prepared):
-    """A method on selected features, chosen by their variance over the points that it is fitted on.
+    """Method on the features with the largest variance over the training points.
 
     Parameters
     ----------
     method : estimator
         Method, as `evaluation.compare` takes them.
     rule : "variance" or int, default="variance"
-        "variance" selects the features whose variance is above the average (the paper's rule); an int, so many of the
-        most variable.
+        "variance" selects the features whose variance is above the average (the paper's rule); an int, this number of
+        features with the largest variance.
 
     Attributes
     ----------
@@ -194,23 +199,23 @@ class SelectedFeatures(Prepared):
         self.places_ = self.choose(D)
 
     def choose(self, D: Distributions) -> np.ndarray:
-        """Columns of the features that the rule selects in these distributions."""
+        """Return the columns of the features that the rule selects in these distributions."""
         variance = D.with_mass().moments(weighted=False)[1]
         if self.rule == "variance":
             chosen = np.flatnonzero(variance > variance.mean())
-            return chosen if chosen.size else np.arange(variance.size)  # all vary the same
+            return chosen if chosen.size else np.arange(variance.size)  # all variances are equal
         check_number("rule", self.rule, low=1, whole=True)
         return np.sort(np.argsort(-variance, kind="stable")[: int(self.rule)])
 
     def _show(self, points: Any) -> Any:
-        # An index makes columns of rows, which would be turned again afterwards.
+        # Fancy indexing would return a Fortran-ordered copy.
         return points[:, self.places_] if sparse.issparse(points) else points.take(self.places_, axis=1)
 
     def _names(self, features: list[str] | None) -> list[str] | None:
-        return None if features is None else [features[place] for place in self.places_]
+        return None if features is None else [features[column] for column in self.places_]
 
 
-def with_features(D: Distributions, places: np.ndarray) -> Distributions:
-    """The same distributions with some of their features."""
-    features = None if D.features is None else [D.features[place] for place in places]
-    return D.with_points(D.points[:, places], features)
+def with_features(D: Distributions, columns: np.ndarray) -> Distributions:
+    """Return the distributions with selected features."""
+    features = None if D.features is None else [D.features[column] for column in columns]
+    return D.with_points(D.points[:, columns], features)

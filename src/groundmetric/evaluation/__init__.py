@@ -12,6 +12,7 @@ from ._run import Voting
 from .compare import compare, out_of_fold_distances
 from .intervals import Difference, Estimate
 from .permutation import PermutationTest, permutation_test
+from .planning import LearningCurve, learning_curve
 from .results import Comparison
 from .scores import cluster_distributions, cluster_points, cluster_scores, concordance_index, scores, vote
 from .sizes import SizeAssociation, size_association
@@ -20,6 +21,7 @@ __all__ = [
     "Comparison",
     "Difference",
     "Estimate",
+    "LearningCurve",
     "PermutationTest",
     "SizeAssociation",
     "Voting",
@@ -29,6 +31,7 @@ __all__ = [
     "compare",
     "concordance_index",
     "folds",
+    "learning_curve",
     "leave_one_group_out",
     "leave_one_out",
     "out_of_fold_distances",

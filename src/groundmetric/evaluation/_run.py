@@ -45,18 +45,18 @@ class Voting:
     Parameters
     ----------
     n_neighbors : int, default=5
-        Number of distributions that vote; all if there are fewer.
+        Number of distributions that vote, at most.
     weights : {"distance", "uniform"}, default="distance"
         Weight of a vote: one over the distance, or 1.
     class_weight : {None, "balanced"}, default=None
         "balanced" divides votes by the frequency of their class in the training set.
     n_points : "equal", int or None, default="equal"
         Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
-        distributions are computed: distances grow as distributions have fewer points, so that classes with different
-        numbers of points would be separated without any other difference. "equal": `Distributions.common_size` of the
-        cohort; None: all points, with this bias.
+        distributions are computed. Distances grow as distributions have fewer points, and with all points, classes that
+        differ only in their numbers of points would be separated. "equal": `Distributions.common_size` of the cohort;
+        None: all points, with this bias.
     n_point_neighbors : int, default=100
-        Number of points that vote for a point; all if there are fewer.
+        Number of points that vote for a point, at most.
     max_points : int or None, default=None
         Number of points of a training or test set, drawn at random, that are scored; None: all (for clusters 4000).
 
@@ -179,8 +179,8 @@ def attempt(cohort: Cohort, protocol: Protocol, task: Task) -> Result:
 def recorded_warnings() -> Iterator[list[str]]:
     """Collect warnings, each text once, instead of showing them.
 
-    A learner that is interrupted keeps what it has so far and warns. A score of that would mislead, so the
-    interruption is raised again.
+    An interrupted learner warns and keeps an incomplete result, which must not be scored: the interruption is raised
+    again.
     """
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -194,112 +194,98 @@ def recorded_warnings() -> Iterator[list[str]]:
 def fit_and_score(
     method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol, result: Result
 ) -> None:
-    """Fill in the result. Nothing that is fitted sees the test part."""
-    clock = _Clock(result.seconds)
-    known, unknown = cohort.D[train], cohort.D[test]
-    fitted = fit(method, known, cohort, train)
-    clock.lap("fit")
+    """Fit the method to the training set, and fill in the scores of the test set."""
+    last = time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        result.seconds[name], last = now - last, now
+
+    training, tested = cohort.D[train], cohort.D[test]
+    fitted = fit(method, training, cohort, train)
+    lap("fit")
     codes = encode(cohort.labels, cohort.classes)
-    probabilities = predict(fitted, known, codes[train], unknown, cohort, protocol)
+    probabilities = predict(fitted, training, codes[train], tested, cohort, protocol)
     result.probabilities = probabilities.tolist()
-    result.scores["distributions"] = _plain(score_codes(codes[test], probabilities))
-    clock.lap("predict")
-    if protocol.points and hasattr(fitted, "point_distances"):
-        _score_points(fitted, known, codes[train], unknown, codes[test], cohort.classes.size, protocol, result)
-        clock.lap("points")
+    result.scores["distributions"] = score_codes(codes[test], probabilities)
+    lap("predict")
+    points = protocol.points and hasattr(fitted, "point_distances")
+    if points:
+        _score_points(fitted, training, codes[train], tested, codes[test], cohort.classes.size, protocol, result)
+        lap("points")
     if protocol.clustering:
-        _score_clusters(fitted, unknown, cohort.labels[test], cohort, protocol, result)
-        clock.lap("clustering")
+        labels = cohort.labels[test]
+        if hasattr(fitted, "distances"):
+            result.scores["clusters"] = cluster_distributions(fitted, protocol.equal(tested, cohort.D), labels)
+        if points:
+            most = protocol.max_points or 4000
+            result.scores["point clusters"] = cluster_points(fitted, tested, labels, max_points=most)
+        lap("clustering")
 
 
-def fit(method: Any, known: Distributions, cohort: Cohort, train: np.ndarray) -> Any:
-    """A fresh copy of the method, fitted; one that says `takes_groups` (a nested search) is given the outer groups."""
+def fit(method: Any, training: Distributions, cohort: Cohort, train: np.ndarray) -> Any:
+    """Return a fitted copy of the method; groups are passed to methods with `takes_groups` (inner cross-validation)."""
     if cohort.groups is not None and getattr(method, "takes_groups", False):
-        return clone(method).fit(known, cohort.labels[train], groups=[cohort.groups[d] for d in train])
-    return clone(method).fit(known, cohort.labels[train])
+        return clone(method).fit(training, cohort.labels[train], groups=[cohort.groups[d] for d in train])
+    return clone(method).fit(training, cohort.labels[train])
 
 
 def predict(
     fitted: Any,
-    known: Distributions,
+    training: Distributions,
     codes: np.ndarray,
-    unknown: Distributions,
+    tested: Distributions,
     cohort: Cohort,
     protocol: Protocol,
 ) -> np.ndarray:
-    """Probability of each class: the method's own where it is a classifier, else votes of the nearest distributions.
+    """Return probabilities of the classes by `predict_proba`, or by votes of the nearest training distributions.
 
-    Votes use equal numbers of points: distances grow as distributions have fewer points, whatever the method.
+    Votes use equal numbers of points, because distances grow as distributions have fewer points.
     """
     classes = cohort.classes
     if not hasattr(fitted, "predict_proba"):
-        known, unknown = protocol.equal(known, cohort.D), protocol.equal(unknown, cohort.D)
-        nearest, indices = nearest_distributions(fitted, known, unknown, protocol.n_neighbors)
+        training, tested = protocol.equal(training, cohort.D), protocol.equal(tested, cohort.D)
+        nearest, indices = nearest_distributions(fitted, training, tested, protocol.n_neighbors)
         return class_shares(nearest, codes[indices], classes.size, protocol.weights, among=protocol.among(codes))
-    own = np.asarray(fitted.predict_proba(unknown), dtype=np.float64)
-    if not np.isfinite(own).all():
+    columns = np.asarray(fitted.predict_proba(tested), dtype=np.float64)
+    if not np.isfinite(columns).all():
         raise ValueError("predict_proba gives NaN or infinity")
-    probabilities = np.zeros((len(unknown), classes.size))
-    probabilities[:, encode(fitted.classes_, classes)] = own
+    probabilities = np.zeros((len(tested), classes.size))
+    probabilities[:, encode(fitted.classes_, classes)] = columns
     return probabilities
 
 
 def _score_points(
     fitted: Any,
-    known: Distributions,
-    known_codes: np.ndarray,
-    unknown: Distributions,
-    unknown_codes: np.ndarray,
+    training: Distributions,
+    training_codes: np.ndarray,
+    tested: Distributions,
+    tested_codes: np.ndarray,
     n_classes: int,
     protocol: Protocol,
     result: Result,
 ) -> None:
-    train, train_owner = _points(known, protocol.max_points)
-    test, test_owner = _points(unknown, protocol.max_points)
-    codes = known_codes[train_owner]
+    train, train_owner = _points(training, protocol.max_points)
+    test, test_owner = _points(tested, protocol.max_points)
+    codes = training_codes[train_owner]
     shares = vote_points(
         fitted, train, codes, test, n_classes, protocol.n_point_neighbors, protocol.weights, among=protocol.among(codes)
     )
-    result.scores["points"] = _plain(score_codes(unknown_codes[test_owner], shares))
-    counts = np.zeros((len(unknown), n_classes), np.int64)
+    result.scores["points"] = score_codes(tested_codes[test_owner], shares)
+    counts = np.zeros((len(tested), n_classes), np.int64)
     np.add.at(counts, (test_owner, shares.argmax(axis=1)), 1)
     result.point_counts = counts.tolist()
 
 
 def _points(D: Distributions, most: int | None) -> tuple[Any, np.ndarray]:
-    """Points that have mass and the distribution of each; of more than `most`, so many at random, always the same."""
+    """Return the points with mass and the distribution of each; of more than `most` points, a fixed subsample."""
     D = D.with_mass()
     owner = np.repeat(np.arange(len(D)), D.sizes)
     if most is None or owner.size <= most:
         return D.points, owner
     rows = np.sort(np.random.RandomState(0).choice(owner.size, most, replace=False))
     return D.points[rows], owner[rows]
-
-
-def _score_clusters(
-    fitted: Any, D: Distributions, labels: np.ndarray, cohort: Cohort, protocol: Protocol, result: Result
-) -> None:
-    if hasattr(fitted, "distances"):
-        result.scores["clusters"] = cluster_distributions(fitted, protocol.equal(D, cohort.D), labels)
-    if protocol.points and hasattr(fitted, "point_distances"):
-        result.scores["point clusters"] = cluster_points(fitted, D, labels, max_points=protocol.max_points or 4000)
-
-
-def _plain(scores: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in scores.items()}
-
-
-class _Clock:
-    """Stopwatch that writes the seconds of each lap into a dict."""
-
-    def __init__(self, laps: dict[str, float]) -> None:
-        self.laps = laps
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = now - self._last
-        self._last = now
 
 
 class ResultCache:
@@ -312,7 +298,7 @@ class ResultCache:
     path : str, os.PathLike[str] or None
         File; made when the first result is written.
     cohort, protocol, methods
-        What is compared, on what, and how.
+        Data, scoring and methods, which the keys depend on.
     """
 
     def __init__(
@@ -329,7 +315,7 @@ class ResultCache:
             self._data = fingerprint(cohort, protocol)
 
     def get(self, task: Task) -> Result | None:
-        """Return a cached result; None if there is none, or if it is a failure, which may not occur again."""
+        """Return a cached result; None if it is missing or a failure, which may not occur again."""
         entry = None if self._cache is None else self._cache.get_json(task_key(task, self._data))
         if entry is None:
             return None
@@ -400,11 +386,11 @@ def pooled(
     level: str,
     n_classes: int,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The score of pooled predictions, averaged over rounds, as a function of how often each distribution counts.
+    """Return the score of pooled predictions, averaged over rounds, as a function of the weights of distributions.
 
-    Distributions whose split failed do not count. The pooled AUC ranks probabilities of different fits against each
-    other, which is the only way to have one where test parts are tiny; it is a little low where leaving a distribution
-    out takes a vote from its own class.
+    Distributions whose split failed have weight 0. The pooled AUC compares probabilities of different fits, because an
+    AUC of single splits is undefined for small test sets. It is biased downwards if leaving a distribution out removes
+    a vote for its class.
     """
     tables = [np.zeros((codes.size, n_classes)) for _ in range(int(rounds.max()) + 1)]
     predicted = [np.zeros(codes.size, bool) for _ in tables]
@@ -425,17 +411,17 @@ def pooled(
 
 
 def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score: str, n_classes: int) -> float:
-    """A method's score on distributions: of pooled predictions where test parts make up the cohort, else the mean."""
+    """Return the score of pooled predictions if the test sets make up the cohort, else the mean over splits."""
     rounds = rounds_of(splits, codes.size)
     if rounds is not None:
         return float(pooled(codes, splits, rounds, results, score, "distributions", n_classes)(np.ones(codes.size)))
-    found = split_scores(results, score, "distributions")
-    return float(found[np.isfinite(found)].mean()) if np.isfinite(found).any() else np.nan
+    values = split_scores(results, score, "distributions")
+    return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else np.nan
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """From labels (as numbers) to a score: split, fit, predict. A permutation test does this for many labels."""
+    """Function from labels (as codes) to a score: split, fit, predict. A permutation test calls it many times."""
 
     method: Any
     D: Distributions
@@ -450,20 +436,20 @@ class Procedure:
         results = []
         for at, (train, test) in enumerate(splits):
             probabilities = self.probabilities(codes, at, train, test)
-            scores = {name: float(value) for name, value in score_codes(codes[test], probabilities).items()}
-            results.append(Result(scores={"distributions": scores}, probabilities=probabilities.tolist()))
+            scores = {"distributions": score_codes(codes[test], probabilities)}
+            results.append(Result(scores=scores, probabilities=probabilities.tolist()))
         return overall(codes, splits, results, self.score, self.classes.size)
 
     def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-        """Of the test part of a split, which is number `at`."""
-        known, cohort = self.D[train], Cohort(self.D, self.classes[codes], self.classes, self.groups)
-        fitted = fit(self.method, known, cohort, train)
-        return predict(fitted, known, codes[train], self.D[test], cohort, self.protocol)
+        """Return the probabilities of the test set of split number `at`."""
+        training, cohort = self.D[train], Cohort(self.D, self.classes[codes], self.classes, self.groups)
+        fitted = fit(self.method, training, cohort, train)
+        return predict(fitted, training, codes[train], self.D[test], cohort, self.protocol)
 
 
 @dataclass(frozen=True)
 class SharedProcedure(Procedure):
-    """For distances that do not depend on labels: neighbours are found once, and only their votes are counted anew."""
+    """Procedure of a method that ignores labels: neighbours are searched once, and their votes counted every time."""
 
     neighbors: list[tuple[np.ndarray, np.ndarray]]
 
@@ -474,15 +460,16 @@ class SharedProcedure(Procedure):
         neighbors = []
         for train, test in procedure.splitting(codes):
             fitted = fit(procedure.method, procedure.D[train], cohort, train)
-            known, unknown = (procedure.protocol.equal(procedure.D[part], procedure.D) for part in (train, test))
-            neighbors.append(nearest_distributions(fitted, known, unknown, procedure.protocol.n_neighbors))
+            equal, n_neighbors = procedure.protocol.equal, procedure.protocol.n_neighbors
+            training, tested = (equal(procedure.D[part], procedure.D) for part in (train, test))
+            neighbors.append(nearest_distributions(fitted, training, tested, n_neighbors))
         return cls(**vars(procedure), neighbors=neighbors)
 
     def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
         nearest, indices = self.neighbors[at]
-        known = codes[train]
+        training = codes[train]
         return class_shares(
-            nearest, known[indices], self.classes.size, self.protocol.weights, among=self.protocol.among(known)
+            nearest, training[indices], self.classes.size, self.protocol.weights, among=self.protocol.among(training)
         )
 
 

@@ -36,8 +36,8 @@ def compare(
 ) -> Comparison:
     """Fit every method on the training part of every split, and score it on the test part.
 
-    Everything that a method fits (gene choice, scaling, learning, tuning) sees the training part only. Methods that
-    have `predict_proba` are asked for it; of others, the nearest training distributions vote. At point level, the
+    Everything that a method fits (gene choice, scaling, learning, tuning) sees the training part only. Methods
+    with `predict_proba` predict by it; for others, the nearest training distributions vote. At point level, the
     nearest training points vote, each with the label of its distribution; points of no mass are left out.
 
     Parameters and splits are checked before the first fit. A method that fails on the first split and then on the
@@ -70,9 +70,9 @@ def compare(
         Fits (a method on a split) that run at the same time in worker processes, or on the cluster that joblib is
         configured for; None means one, in this process, -1 one per core.
     resume : path-like or None, default=None
-        File of finished results; what is there already, for the same data, splits and parameters, is not run again.
+        Cache file: results for the same data, splits and parameters are read from it.
     verbose : int, default=0
-        1 shows a progress bar where there is a terminal.
+        1 shows a progress bar on a terminal.
 
     Returns
     -------
@@ -131,15 +131,10 @@ def compare(
             raise ValueError(f"these methods cannot run on these data; correct them or leave them out: {reasons}")
         run(tasks)
     results = {name: [done[name, at] for at in range(len(splits))] for name in methods}
-    estimators = {name: _in_words(method) for name, method in methods.items()}
+    estimators = {name: " ".join(repr(method).split()) for name, method in methods.items()}
     return Comparison(
         D.names, labels.tolist(), cohort.classes.tolist(), splits, results, protocol, groups, notes, estimators
     )
-
-
-def _in_words(method: Any) -> str:
-    """The estimator with the parameters that are not as they are by default, on one line."""
-    return " ".join(repr(method).split())
 
 
 def _splitter(cv: Any, labels: np.ndarray, groups: list[Hashable] | None) -> Any:

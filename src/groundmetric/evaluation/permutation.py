@@ -1,14 +1,14 @@
 """Permutation test: the score of a method against its scores with permuted labels.
 
 The held-out score of an ensemble has little power for many weak differences. It is combined with statistics of the
-association between labels and distributions, which need no fit, so that hundreds of permutations take a second.
+association between labels and distributions, which need no fit: hundreds of permutations take a second.
 PERMANOVA of means has power for many weak differences, the mean over all standardised features for many weak
 differences of the same sign (a programme), and a likelihood ratio of sparse differences for a few strong ones. The
 first and the last exist for standard deviations, too.
 
 Any number of statistics may be combined: each is turned into a rank among all arrangements of the labels, ranks are
 combined, and the combination is ranked again among the same arrangements. Since the observed labels are one of the
-arrangements, the p-value is valid whatever the dependence of the statistics.
+arrangements, the p-value is valid for any dependence between the statistics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.parallel import progress_bar
+from .._internal.parallel import progress_bar, run_in_threads, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import ParameterError, check_labels, check_number, group_list, keyed_uniform
 from ..distributions import as_distributions
@@ -37,12 +37,11 @@ from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
 from ..estimators.predictor import EnsemblePredictor
 from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, Voting, recorded_warnings, splitting_by
-from .scores import SCORES
 
 # Permutations of the statistics of association, which need no fit, at least.
 _MIN_ASSOCIATION_PERMUTATIONS = 999
 # Weights of the statistics of association and of the held-out score in a combined p-value.
-_MERGE_WEIGHTS = (0.8, 0.2)
+MERGE_WEIGHTS = (0.8, 0.2)
 # Threads up to which a test that can run in them does: more wait for each other, and processes take seconds to start.
 _MOST_THREADS = 2
 # Share of features that differ, and variance of their standardised differences, in the likelihood ratio.
@@ -51,8 +50,8 @@ _SHARE, _VARIANCE = 0.1, 5.0
 _PRIOR_DEGREES = 4.0
 # Values this close to each other, relative to their size, are ties.
 _TIE = 1e-9
-# Statistics and their weights in the combination. PERMANOVA of means has most of the weight, so that the power for many
-# weak differences is nearly that of this test alone.
+# Statistics and their weights in the combination. PERMANOVA of means has most of the weight: for many weak differences,
+# the power of the combination is nearly that of this test alone.
 WEIGHTS = {
     "PERMANOVA of means": 0.45,
     "PERMANOVA of transport": 0.05,
@@ -70,9 +69,9 @@ class PermutationTest:
     Parameters
     ----------
     statistic : float
-        The score with the data's own labels; with ``statistic="association"``, the combination of these statistics.
+        Score with the observed labels; with ``statistic="association"``, the combination of statistics.
     null : array of shape (n_permutations,)
-        Scores with labels permuted; NaN where the method failed or the score is not defined, which counts as a hit.
+        Scores with permuted labels; NaN, which is treated as a hit, if the method failed or the score is undefined.
     p : float
         Smallest level at which the null hypothesis is rejected, from all `combined` statistics. Of a single statistic,
         (1 + hits) / (1 + permutations); a hit is a null value as high as the statistic or higher.
@@ -128,7 +127,7 @@ class PermutationTest:
         Returns
         -------
         dict
-            All parameters by name, and `failed`; scores that are NaN are None.
+            All parameters by name, and `failed`; NaN scores become None.
         """
         null = [None if np.isnan(value) else float(value) for value in self.null]
         fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed", "p_values")
@@ -144,7 +143,6 @@ def permutation_test(
     groups: LabelsLike | None = None,
     strata: LabelsLike | None = None,
     n_permutations: int = 199,
-    score: str | None = None,
     statistic: str = "combined",
     voting: Voting | None = None,
     n_jobs: int | None = None,
@@ -153,9 +151,9 @@ def permutation_test(
 ) -> PermutationTest:
     """Test whether labels are associated with the distributions, by the held-out score of a method.
 
-    Labels are permuted, and everything is done again: splitting, fitting, predicting. The data's own labels go through
-    exactly the same procedure, so that under the null hypothesis their score has any rank among the others with equal
-    probability, and p-values are uniform (conservative where scores tie).
+    Splitting, fitting and predicting are repeated with permuted labels. Observed labels go through exactly the same
+    procedure. Under the null hypothesis, each rank of their score among all scores therefore has equal probability, and
+    p-values are uniform (conservative if scores tie).
 
     Labels are permuted within strata where given: labels of distributions; if every outer group has one label (a
     patient with several samples), labels of whole groups; if groups have several labels (a donor, treated or not),
@@ -190,14 +188,10 @@ def permutation_test(
         Labels are exchanged only within these (centre, batch, sex).
     n_permutations : int, default=199
         Number of exchanges of the labels.
-    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability", "log_likelihood"} or None, \
-default=None
-        Score of the method. None: balanced accuracy; of an ensemble, "log_probability", the mean held-out
-        log-probability of the true class, or for numbers and survival times "log_likelihood", which are the only ones
-        it has.
     statistic : {"combined", "score", "association"}, default="combined"
-        For an ensemble: the held-out score combined with statistics of association, the score alone, or the statistics
-        of association alone, which need no fit and take milliseconds. For other methods the score is the statistic.
+        For an ensemble: the held-out score (the mean log-probability of the true class; for numbers and survival times,
+        the log-likelihood) combined with statistics of association, the score alone, or the statistics of association
+        alone, which need no fit and take milliseconds. For other methods, the statistic is the balanced accuracy.
     voting : Voting or None, default=None
         Votes of the nearest training distributions, for methods without `predict_proba`; None: ``Voting()``.
     n_jobs : int or None, default=None
@@ -206,7 +200,7 @@ default=None
     random_state : int, RandomState or None, default=None
         Seed of the exchanges and of the folds.
     verbose : int, default=0
-        1 shows a progress bar where there is a terminal.
+        1 shows a progress bar on a terminal.
 
     Returns
     -------
@@ -223,8 +217,7 @@ default=None
     """
     check_number("n_permutations", n_permutations, low=1, whole=True)
     test = prepare_test(
-        method, D, y, cv=cv, groups=groups, strata=strata, score=score, statistic=statistic, voting=voting,
-        random_state=random_state,
+        method, D, y, cv=cv, groups=groups, strata=strata, statistic=statistic, voting=voting, random_state=random_state
     )  # fmt: skip
     return test.run(n_permutations, n_jobs=n_jobs, verbose=verbose)
 
@@ -237,29 +230,28 @@ def prepare_test(
     cv: Any = None,
     groups: Any = None,
     strata: Any = None,
-    score: str | None = None,
     statistic: str = "combined",
     voting: Voting | None = None,
     random_state: Any = None,
 ) -> PreparedTest:
-    """All of a `permutation_test` that is done once, however many permutations there are."""
+    """Return the test before any permutation: validated input, shared geometry, splits and neighbours."""
     D = as_distributions(D)
     groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     random = check_random_state(random_state)
-    procedure: Callable[[np.ndarray], np.ndarray]
+    procedure: Any
     names: tuple[str, ...]
     if statistic not in STATISTICS:
         raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
     if (ensemble := _ensemble_of(method, random)) is not None:
-        score = _check_ensemble_options(ensemble, cv, score)
+        if cv is not None:
+            raise ParameterError("cv", cv, ", but an ensemble has held-out predictions without it")
+        score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
         procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
         codes, names = procedure.labels, (SCORE, SEPARATION)
         exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
     else:
         labels = check_labels(y, D.name_index)
-        score = "balanced_accuracy" if score is None else score
-        if score not in SCORES:
-            raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
+        score = "balanced_accuracy"
         protocol = Protocol.of(voting, points=False)
         protocol.check(D)
         classes, codes = np.unique(labels, return_inverse=True)
@@ -268,9 +260,9 @@ def prepare_test(
         splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.name_index)
         if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
             check_splits(splitting(codes), labels, groups)
-        repeated = Procedure(method, D, classes, groups, splitting, protocol, score)
-        shared = shareable and isinstance(splitting, FixedSplits)
-        procedure, names = _Scalar(SharedProcedure.of(repeated) if shared else repeated), (score,)
+        procedure, names = Procedure(method, D, classes, groups, splitting, protocol, score), (score,)
+        if shareable and isinstance(splitting, FixedSplits):
+            procedure = SharedProcedure.of(procedure)
         statistic = "score"
     _warn_of_few(exchange)
     statistics = Statistics(score, names, statistic)
@@ -290,16 +282,6 @@ class Statistics:
     choice: str
 
 
-class _Scalar:
-    """A procedure with a single statistic."""
-
-    def __init__(self, procedure: Callable[[np.ndarray], float]) -> None:
-        self.procedure = procedure
-
-    def __call__(self, codes: np.ndarray) -> np.ndarray:
-        return np.array([self.procedure(codes)])
-
-
 class EnsembleProcedure:
     """Statistics of an ensemble with permuted labels, on a shared geometry.
 
@@ -308,7 +290,7 @@ class EnsembleProcedure:
     Attributes
     ----------
     labels : array of shape (n_distributions,)
-        What is permuted: codes of classes, numbers, or codes of survival times.
+        Permuted values: codes of classes, numbers, or codes of survival times.
     """
 
     def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
@@ -343,9 +325,9 @@ class EnsembleProcedure:
 
 
 class PreparedTest:
-    """A permutation test that can be run again with more permutations: those that are done are not done again.
+    """A permutation test that can be run again with more permutations; earlier results are kept.
 
-    `threads`: the procedure spends most of its time without Python's lock.
+    `threads`: the procedure releases the GIL most of the time.
     """
 
     def __init__(
@@ -363,7 +345,7 @@ class PreparedTest:
         self._answers: dict[bytes, tuple[np.ndarray, float]] = {}  # statistics and seconds, by arrangement
 
     def run(self, n_permutations: int, *, n_jobs: int | None = None, verbose: int = 0) -> PermutationTest:
-        """Rank the statistics of the data's own labels among those of permuted ones."""
+        """Rank the statistics of the observed labels among those of permuted labels."""
         statistics = self._statistics
         associated = self._association(n_permutations) if statistics.choice != "score" else None
         if statistics.choice == "association":
@@ -378,7 +360,7 @@ class PreparedTest:
         p, combined = p_values[statistics.names[0]], statistics.names[:1]
         if associated is not None:
             p_values |= _p_values(associated)
-            merged = merged_p_value([combined_p_value(associated, list(WEIGHTS.values())), p], _MERGE_WEIGHTS)
+            merged = merged_p_value([combined_p_value(associated, list(WEIGHTS.values())), p], MERGE_WEIGHTS)
             p, combined = max(merged, 1.0 / (n_permutations + 1)), (*combined, *WEIGHTS)
         return self._result(table[0, 0], table[1:, 0], p, p_values, statistics.score, combined)
 
@@ -409,36 +391,33 @@ class PreparedTest:
 
     def _refits(self, n_permutations: int, n_jobs: int | None, verbose: int) -> np.ndarray:
         """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
-        own = self._codes.tobytes()
-        if own not in self._answers:  # first and in this process, so that an error is raised at once
+        key = self._codes.tobytes()
+        if key not in self._answers:  # first and in this process: an error is raised at once
             with recorded_warnings():
-                self._answers[own] = _timed(self._procedure, self._codes)
-        observed = self._answers[own][0]
+                self._answers[key] = _timed(self._procedure, self._codes)
+        observed = self._answers[key][0]
         if np.isnan(observed).any():
-            raise ValueError(
-                f"{self._statistics.score} is not defined on any of these splits: take another score, or larger test "
-                "parts"
-            )
+            raise ValueError(f"{self._statistics.score} is undefined on all splits: take larger test sets")
         while len(self._drawn) < n_permutations:
             self._drawn.append(self._exchange.draw(self._random))
         drawn = self._drawn[:n_permutations]
         self._answer(drawn, n_jobs, verbose)
-        nothing = np.full(observed.size, np.nan)  # of arrangements that failed, which count as hits
+        failed = np.full(observed.size, np.nan)  # treated as hits
         null = [self._answers[labels.tobytes()][0] for labels in drawn]
-        return np.vstack([observed, *(nothing if np.ndim(row) == 0 else row for row in null)])
+        return np.vstack([observed, *(failed if np.ndim(row) == 0 else row for row in null)])
 
     def _answer(self, drawn: list[np.ndarray], n_jobs: int | None, verbose: int) -> None:
-        """Compute the scores of arrangements that are not known yet; one that comes up twice is done once."""
+        """Compute the statistics of new arrangements; a repeated arrangement is computed once."""
         missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self._answers}
         in_threads = self._threads and 1 < joblib.effective_n_jobs(n_jobs) <= _MOST_THREADS
-        attempted = joblib.delayed(partial(_attempted, self._procedure, os.getpid() if in_threads else None))
+        attempted = partial(_attempted, self._procedure, os.getpid() if in_threads else None)
+        keys, run = list(missing), run_in_threads if in_threads else run_tasks
         with (
             recorded_warnings() if in_threads else contextlib.nullcontext(),
             progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar,
         ):
-            jobs = joblib.Parallel(n_jobs=n_jobs, return_as="generator", prefer="threads" if in_threads else None)
-            for arrangement, answer in zip(missing, jobs(map(attempted, missing.values())), strict=True):
-                self._answers[arrangement] = answer
+            for number, answer in run(attempted, list(missing.values()), n_jobs):
+                self._answers[keys[number]] = answer
                 bar.update()
 
 
@@ -459,22 +438,12 @@ def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnse
     return ensemble.set_params(random_state=random.randint(2**31) if seed is None else seed)
 
 
-def _check_ensemble_options(ensemble: GroundMetricEnsemble, cv: Any, score: str | None) -> str:
-    only = "log_probability" if ensemble.target == "classes" else "log_likelihood"
-    if cv is not None:
-        raise ValueError(f"cv is {cv!r}, but an ensemble holds distributions out by its members: leave it out")
-    if score not in (None, only):
-        raise ValueError(f"score is {score!r}: of an ensemble, {only!r} is tested; leave it out")
-    return only
-
-
 def _warn_of_few(exchange: RestrictedPermutations) -> None:
     if exchange.arrangements < 20:
         warnings.warn(
-            f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: however many "
-            f"permutations are drawn, the smallest p-value to expect is about {1 / exchange.arrangements:.2g}, and a "
-            "smaller one is luck of the draw; give "
-            "more distributions or groups, or coarser strata",
+            f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: for any number of "
+            f"permutations, the smallest p-value to expect is about {1 / exchange.arrangements:.2g}; give more "
+            "distributions or groups, or coarser strata",
             UserWarning,
             stacklevel=4,
         )
@@ -482,7 +451,7 @@ def _warn_of_few(exchange: RestrictedPermutations) -> None:
 
 def _timed(procedure: Callable[[np.ndarray], np.ndarray], codes: np.ndarray) -> tuple[np.ndarray, float]:
     start = time.perf_counter()
-    value = procedure(codes)
+    value = np.atleast_1d(procedure(codes))
     return value, time.perf_counter() - start
 
 
@@ -556,12 +525,7 @@ class Association:
 
     def statistics(self, target: Any) -> np.ndarray:
         """Return the statistics in the order of `WEIGHTS`; large values are extreme."""
-        if isinstance(target, Classes):
-            columns = (target.codes[self._first, None] == np.arange(target.n_classes)).astype(np.float64)
-        else:
-            columns = target.values[self._first, None]
-        basis, sizes, _ = np.linalg.svd(self._centre @ columns, full_matrices=False)
-        basis = basis[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+        basis = _label_basis(self._centre, target, self._first)
         between = [float(np.trace(basis.T @ kernel @ basis)) for kernel in self._kernels]
         sparse = [_sparse_likelihood_ratio(x, basis, self._degrees) for x in (self._means, self._deviations)]
         shift = float(np.square(basis.T @ self._means.mean(axis=1)).sum())
@@ -596,24 +560,29 @@ def _centring(n: int, blocks: np.ndarray | None) -> np.ndarray:
     return np.eye(n) - same / same.sum(axis=1, keepdims=True)
 
 
+def _label_basis(centre: np.ndarray, target: Any, rows: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis of the centred labels of these rows."""
+    if isinstance(target, Classes):
+        columns = (target.codes[rows, None] == np.arange(target.n_classes)).astype(np.float64)
+    else:
+        columns = target.values[rows, None]
+    basis, sizes, _ = np.linalg.svd(centre @ columns, full_matrices=False)
+    return basis[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+
+
 def separation(distances: np.ndarray, target: Any) -> float:
     """Return the share of the variance of a 2-D map (classical scaling) of the distances that labels explain."""
     n = len(distances)
     centre = _centring(n, None)
     values, vectors = np.linalg.eigh(-0.5 * centre @ distances**2 @ centre)
     z = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    if isinstance(target, Classes):
-        columns = (target.codes[:, None] == np.arange(target.n_classes)).astype(np.float64)
-    else:
-        columns = target.values[:, None]
-    basis, sizes, _ = np.linalg.svd(centre @ columns, full_matrices=False)
-    basis = basis[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+    basis = _label_basis(centre, target, np.arange(n))
     total = float(np.square(z).sum())
     return float(np.square(basis.T @ z).sum()) / total if total > 0 else 0.0
 
 
 def rank_p_values(values: np.ndarray) -> np.ndarray:
-    """Return for each arrangement the share of arrangements with a value at least as large; NaN counts as largest.
+    """Return for each arrangement the share of arrangements with a value at least as large; NaN is the largest value.
 
     >>> rank_p_values(np.array([3.0, 1.0, 2.0, 2.0])).tolist()
     [0.25, 1.0, 0.75, 0.75]
@@ -635,7 +604,7 @@ def combined_p_value(table: np.ndarray, weights: Sequence[float] | None = None) 
 
 
 def combined_scores(table: np.ndarray, weights: Sequence[float] | None = None) -> np.ndarray:
-    """Return the weighted Cauchy combination of the statistics of each row; a single statistic as it is."""
+    """Return the weighted Cauchy combination of the statistics of each row; a single statistic unchanged."""
     if table.shape[1] == 1:
         return table[:, 0]
     p = np.array([rank_p_values(column) for column in table.T])

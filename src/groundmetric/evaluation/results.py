@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,8 @@ class Comparison:
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions, otherwise means
     over splits. The 95 % intervals cover the score, on new patients of the same population, of the method trained on
-    cohorts of the size of the training parts; patients are the outer groups, or the distributions where there are no
-    groups. See `groundmetric.evaluation.intervals`.
+    cohorts of the size of the training parts; patients are the outer groups or, without groups, the
+    distributions. See `groundmetric.evaluation.intervals`.
 
     Parameters
     ----------
@@ -93,8 +93,8 @@ class Comparison:
     @property
     def levels(self) -> list[str]:
         """Those that any method was scored at: "distributions", "points", "clusters", "point clusters"."""
-        found = {level for results in self.results.values() for result in results for level in result.scores}
-        return [level for level in LEVELS if level in found]
+        scored = {level for results in self.results.values() for result in results for level in result.scores}
+        return [level for level in LEVELS if level in scored]
 
     @functools.cached_property
     def rounds(self) -> np.ndarray | None:
@@ -125,7 +125,7 @@ class Comparison:
             "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability"; of clusters, a key of
             `cluster_scores`.
         level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
-            What is scored.
+            Level of the scores.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class Comparison:
         Returns
         -------
         Estimate
-            The score. There is no interval for clusters (unless they are of the test parts of shuffled splits), for the
+            The score. Intervals are NaN for clusters (unless of the test sets of shuffled splits), for the
             number of clusters, and for the ROC AUC and the log-probability of points where predictions are pooled.
         """
         self._check(score, level, method)
@@ -214,10 +214,49 @@ class Comparison:
             Name of another method to the reference's score less its own, and the p-value adjusted by Holm.
         """
         reference = self.methods[0] if reference is None else reference
-        others = [method for method in self.methods if method != reference]
-        found = [self.difference(reference, other, score, level) for other in others]
-        adjusted = holm([difference.p for difference in found])
-        return {other: (difference, float(p)) for other, difference, p in zip(others, found, adjusted, strict=True)}
+        names = [method for method in self.methods if method != reference]
+        differences = [self.difference(reference, name, score, level) for name in names]
+        adjusted = holm([difference.p for difference in differences])
+        return {name: (value, float(p)) for name, value, p in zip(names, differences, adjusted, strict=True)}
+
+    def verdict(
+        self, reference: str | None = None, others: Sequence[str] | None = None, score: str = "balanced_accuracy"
+    ) -> str:
+        """Compare the reference with the best of other methods, in a sentence.
+
+        "Better" needs a confidence interval of the difference over patients that excludes 0. The best of several
+        methods is worse on new patients than on these, so this comparison favours the other methods; "worse" is
+        therefore corrected for their number (Holm).
+
+        Parameters
+        ----------
+        reference : str or None, default=None
+            Name of a method; None: the first.
+        others : sequence of str or None, default=None
+            Names of the other methods; None: all but the reference.
+        score : str, default="balanced_accuracy"
+            As in `scores`.
+
+        Returns
+        -------
+        str
+            The best of the others with its score, the difference and its interval.
+        """
+        reference = self.methods[0] if reference is None else reference
+        others = [method for method in self.methods if method != reference] if others is None else list(others)
+        values = {method: self.estimate(method, score).value for method in others}
+        best = max(others, key=lambda method: -np.inf if np.isnan(values[method]) else values[method])
+        difference, p = self.difference(reference, best, score), self.against(reference, score)[best][1]
+        start = f"best baseline {best} ({_name(score)} {tables.number(values[best])})"
+        if not np.isfinite(difference.low):
+            return f"{start}: no interval of the difference"
+        verdict = f"no significant difference from {reference}"
+        if difference.low > 0:
+            verdict = f"{reference} is better"
+        elif difference.high < 0 and p < 0.05:
+            verdict = f"{reference} is worse"
+        interval = f"95 % interval {difference.low:+.2f} to {difference.high:+.2f}"
+        return f"{start}: {verdict} (difference {difference.value:+.2f}, {interval})"
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
         """Mean probabilities of each distribution over the splits that tested it, and the most probable class.
@@ -230,8 +269,8 @@ class Comparison:
         Returns
         -------
         dict of str to array
-            "probabilities" (n_distributions, n_classes), "predicted" and "tested", the number of these splits; where
-            that is 0, probabilities are NaN and `predicted` is None.
+            "probabilities" (n_distributions, n_classes), "predicted" and "tested", the number of splits that tested
+            the distribution; if 0, probabilities are NaN and `predicted` is None.
         """
         self._check("accuracy", "distributions", method)
         total, tested = np.zeros((len(self.labels), len(self.classes))), np.zeros(len(self.labels), int)
@@ -312,7 +351,7 @@ class Comparison:
         reference : str or None, default=None
             Name of a method; None: the first.
         score : str, default="balanced_accuracy"
-            What the paired tables compare.
+            Score of the paired tables.
 
         Returns
         -------
@@ -373,7 +412,7 @@ class Comparison:
 
     @functools.cached_property
     def _units(self) -> np.ndarray:
-        """What is independent: outer groups where there are some, else distributions."""
+        """Independent units: outer groups if given, else distributions."""
         units = number_groups(self.groups, len(self.labels))
         return np.arange(len(self.labels)) if units is None else units
 
@@ -443,8 +482,8 @@ def _level_table(comparison: Comparison, level: str) -> str:
 def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
     reference = comparison.methods[0] if reference is None else reference
     rows = []
-    for other, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([other, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
+    for method, (difference, adjusted) in comparison.against(reference, score, level).items():
+        rows.append([method, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
     title = f"{reference} against each, {_name(score)} of {level}"
     return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
@@ -495,5 +534,5 @@ def _format_estimate(estimate: Estimate) -> str:
 def _format_difference(difference: Difference) -> tuple[str, str]:
     if np.isnan(difference.value):
         return "–", "–"
-    known = np.isfinite(difference.low)
-    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"
+    interval = f"[{difference.low:+.2f}, {difference.high:+.2f}]" if np.isfinite(difference.low) else "–"
+    return f"{difference.value:+.2f}", interval

@@ -28,7 +28,7 @@ from ..metrics.base import EuclideanMetric
 from ..transport.cohort import is_projection
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability")
-# Smaller probabilities count as this one in the log-probability, so that one wrong certainty does not decide the mean.
+# Lower limit of probabilities in the log-probability: one confident error must not decide the mean.
 LEAST_PROBABILITY = 1e-3
 CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information", "silhouette", "n_clusters")
 # Entries of a block of distances between points: 64 MB, and as much again to find the nearest.
@@ -45,10 +45,9 @@ def scores(
     """Scores of predictions that are given as a probability per class; the most probable class is the prediction.
 
     Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
-    `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y` beside others.
-    The log-probability is the mean logarithm of the probability of the true class; probabilities below 0.001 count as
-    0.001. What is not defined is NaN (the AUC of a single test distribution): pool the predictions of several splits
-    then.
+    `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y`.
+    The log-probability is the mean logarithm of the probability of the true class, at least 0.001.
+    Undefined scores are NaN, such as the AUC of a single test distribution: pool the predictions of several splits.
 
     Parameters
     ----------
@@ -81,7 +80,7 @@ def scores(
         )
     if weights is not None and np.shape(weights) != (codes.size,):
         raise ValueError(f"weights have shape {np.shape(weights)} for {codes.size} items: one is needed for each")
-    return {name: float(value) for name, value in score_codes(codes, probabilities, weights).items()}
+    return score_codes(codes, probabilities, weights)
 
 
 def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
@@ -112,25 +111,26 @@ def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
     0.75
     """
     name_index = NameIndex.of(risk, items="items")
-    found = np.asarray(real_array(risk, "risk"), dtype=np.float64)
-    if found.shape != (name_index.size,) or not np.isfinite(found).all():
-        raise ValueError(f"risk has shape {found.shape}: expected a finite number for each of {name_index.size}")
+    risks = np.asarray(real_array(risk, "risk"), dtype=np.float64)
+    if risks.shape != (name_index.size,) or not np.isfinite(risks).all():
+        raise ValueError(f"risk has shape {risks.shape}: expected a finite number for each of {name_index.size}")
     times = read_survival(y, name_index)
     check_comparable(times)
-    return concordance(times, found)
+    return concordance(times, risks)
 
 
-def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = None) -> dict[str, np.ndarray]:
-    """The scores for classes that are numbers: columns of `probabilities`."""
+def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = None) -> dict[str, Any]:
+    """Return all scores for codes of classes; weights of shape (..., n) give arrays of shape (...)."""
     weights = np.ones(codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
     counts = np.zeros_like(probabilities)
     counts[np.arange(codes.size), probabilities.argmax(axis=1)] = 1.0
     true = np.maximum(probabilities[np.arange(codes.size), codes], LEAST_PROBABILITY)
-    return {
+    scores = {
         **score_counts(codes, counts, weights),
         "roc_auc": _auc(codes, probabilities, weights),
         "log_probability": _ratio(weights @ np.log(true), weights.sum(axis=-1)),
     }
+    return {name: float(value) for name, value in scores.items()} if weights.ndim == 1 else scores
 
 
 def score_counts(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -155,7 +155,7 @@ def encode(y: Any, classes: Any) -> np.ndarray:
     labels = np.asarray(y).tolist()
     unknown = [label for label in labels if label not in index]
     if unknown:
-        raise ValueError(f"label {unknown[0]!r} is none of the classes {list(index)}")
+        raise ValueError(f"label {unknown[0]!r} is not one of the classes {list(index)}")
     return np.array([index[label] for label in labels], dtype=np.intp)
 
 
@@ -174,11 +174,11 @@ def _auc(codes: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> n
     for c in range(probabilities.shape[1]):
         order = np.argsort(probabilities[:, c], kind="stable")
         value, member = probabilities[order, c], codes[order] == c
-        inside, outside = weights[..., order] * member, weights[..., order] * ~member
-        below = np.concatenate([np.zeros((*weights.shape[:-1], 1)), np.cumsum(outside, axis=-1)], axis=-1)
+        positive, negative = weights[..., order] * member, weights[..., order] * ~member
+        lower = np.concatenate([np.zeros((*weights.shape[:-1], 1)), np.cumsum(negative, axis=-1)], axis=-1)
         low, high = np.searchsorted(value, value, side="left"), np.searchsorted(value, value, side="right")
-        beaten = 0.5 * (below[..., low] + below[..., high])  # equal values count half
-        areas.append(_ratio((inside * beaten).sum(axis=-1), inside.sum(axis=-1) * outside.sum(axis=-1)))
+        beaten = 0.5 * (lower[..., low] + lower[..., high])  # a tie is half a success
+        areas.append(_ratio((positive * beaten).sum(axis=-1), positive.sum(axis=-1) * negative.sum(axis=-1)))
     return _mean(np.stack(areas, axis=-1))
 
 
@@ -187,25 +187,26 @@ def auc_influence(codes: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     influence, n_areas = np.zeros(codes.size), 0
     for c in range(probabilities.shape[1]):
         member = codes == c
-        inside, outside = np.sort(probabilities[member, c]), np.sort(probabilities[~member, c])
-        if not inside.size or not outside.size:
+        positive, negative = np.sort(probabilities[member, c]), np.sort(probabilities[~member, c])
+        n, m = positive.size, negative.size
+        if not n or not m:
             continue
         value = probabilities[:, c]
-        below = 0.5 * (np.searchsorted(outside, value, "left") + np.searchsorted(outside, value, "right"))
-        above = inside.size - 0.5 * (np.searchsorted(inside, value, "left") + np.searchsorted(inside, value, "right"))
-        placement = np.where(member, below / outside.size, above / inside.size)
-        influence += (placement - placement[member].mean()) / np.where(member, inside.size, outside.size)
+        lower = 0.5 * (np.searchsorted(negative, value, "left") + np.searchsorted(negative, value, "right"))
+        higher = n - 0.5 * (np.searchsorted(positive, value, "left") + np.searchsorted(positive, value, "right"))
+        placement = np.where(member, lower / m, higher / n)
+        influence += (placement - placement[member].mean()) / np.where(member, n, m)
         n_areas += 1
     return influence / max(n_areas, 1)
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """NaN where there is nothing."""
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+def _ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return part / total, NaN if the total is 0."""
+    return np.where(total > 0, part / np.where(total > 0, total, 1.0), np.nan)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Mean along the last axis of what is defined."""
+    """Return the mean of the finite values along the last axis."""
     defined = np.isfinite(values)
     return _ratio(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
@@ -220,9 +221,8 @@ def vote(
 ) -> np.ndarray:
     """Probability of each class from distances to labelled items.
 
-    The nearest `n_neighbors` vote (all of them where there are fewer), by one over the distance or equally. Votes by
-    distance: where neighbours coincide with the item, only they count. Of equally distant ones, those that come first
-    are taken.
+    At most `n_neighbors` nearest items vote, with weights of one over the distance or equal weights. With weights by
+    distance, neighbours that coincide with the item are the only voters. Of equally distant items, the first are used.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def vote(
     n_neighbors : int, default=5
         Number of voters.
     weights : {"distance", "uniform"}, default="distance"
-        Votes count by one over the distance, or equally.
+        Weight of a vote: one over the distance, or 1.
 
     Returns
     -------
@@ -285,10 +285,10 @@ def vote_points(
     *,
     among: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Votes of the nearest training points under a fitted method, for blocks of test points, so that memory is bounded.
+    """Return votes of the nearest training points under a fitted method, for blocks of test points to bound memory.
 
-    `train` and `test` are points (dense or sparse), `codes` the classes of the training points as numbers;
-    `among` as for `class_shares`.
+    `train` and `test` are points (dense or sparse), `codes` the classes of the training points, `among` as for
+    `class_shares`.
     """
     k = min(k, codes.size)
     between, train, test = _point_distances(method, train, test)
@@ -316,7 +316,7 @@ def k_nearest(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
-    """Distances that can be voted with: one column per labelled item, finite, not negative but for rounding."""
+    """Return validated distances: one column per labelled item, finite, negative only by rounding errors."""
     block = np.asarray(distances, dtype=np.float64)
     if block.ndim != 2 or block.shape[1] != n_labelled:
         raise ValueError(f"distances have shape {block.shape}: expected a column for each of {n_labelled}")
@@ -331,9 +331,8 @@ def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable[..., 
     """The method's distances between points; where it projects them, that is done once and not for every block."""
     metric: Any = getattr(method, "metric_", None)
     plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
-    if (
-        plain and is_projection(metric) and not isinstance(metric, EuclideanMetric)
-    ):  # it takes sparse points as they are
+    # The Euclidean metric takes sparse points without a projection.
+    if plain and is_projection(metric) and not isinstance(metric, EuclideanMetric):
         return metric.projected_distances, metric.project(train), metric.project(test)
     return method.point_distances, train, test
 
@@ -358,7 +357,7 @@ def cluster_scores(
     -------
     dict of str to float
         "mutual_information" and "variation_of_information" (in nats), "adjusted_rand", "silhouette" (of the *labels*
-        on the distances: it needs no clustering), "n_clusters". All are NaN where there are fewer than two items or
+        on the distances: it needs no clustering), "n_clusters". All are NaN for fewer than two items or
         classes; the silhouette also where every item has a class of its own.
 
     Examples
@@ -379,14 +378,14 @@ def cluster_scores(
         return dict.fromkeys(CLUSTERING, np.nan)
     if threshold is None:
         n_clusters = min(n_classes if n_clusters is None else n_clusters, len(labels))
-    found = _cluster(distances, n_clusters, threshold)
-    shared = float(mutual_info_score(labels, found))
+    clusters = _cluster(distances, n_clusters, threshold)
+    shared = float(mutual_info_score(labels, clusters))
     return {
         "mutual_information": shared,
-        "adjusted_rand": float(adjusted_rand_score(labels, found)),
-        "variation_of_information": max(0.0, _entropy(labels) + _entropy(found) - 2.0 * shared),
+        "adjusted_rand": float(adjusted_rand_score(labels, clusters)),
+        "variation_of_information": max(0.0, _entropy(labels) + _entropy(clusters) - 2.0 * shared),
         "silhouette": _silhouette(distances, labels, n_classes),
-        "n_clusters": float(found.max() + 1),
+        "n_clusters": float(clusters.max() + 1),
     }
 
 
@@ -444,7 +443,7 @@ def cluster_points(
     n_clusters : int or None, default=None
         Number of clusters; None: clusters are merged up to the median distance.
     max_points : int, default=4000
-        Of more points, so many are drawn at random: memory and time grow with their square.
+        Number of points, drawn at random, at most: memory and time grow with their square.
     random_state : int, RandomState or None, default=0
         Seed of the draw.
 
@@ -492,7 +491,7 @@ def _cluster(distances: np.ndarray, n_clusters: int | None, threshold: float | s
     if threshold == "median":
         threshold = float(np.median(squareform(distances, checks=False)))
     if threshold is not None:
-        threshold = np.nextafter(float(threshold), np.inf)  # scikit-learn would not merge what is exactly so far apart
+        threshold = np.nextafter(float(threshold), np.inf)  # scikit-learn merges only below the threshold
     model = AgglomerativeClustering(
         n_clusters=n_clusters, distance_threshold=threshold, metric="precomputed", linkage="average"
     )

@@ -39,7 +39,7 @@ class SizeAssociation:
     correlation : float
         Spearman's correlation with labels that are numbers; NaN for classes.
     n_units : int
-        Number of independent units: groups, or distributions where there are no groups.
+        Number of independent units: groups or, without groups, distributions.
 
     Examples
     --------
@@ -78,8 +78,8 @@ class SizeAssociation:
             detail = "median " + ", ".join(f"{name}: {median:g}" for name, median in self.medians.items())
         else:
             detail = f"Spearman's correlation {self.correlation:.2f}"
-        known = "is associated" if self.p <= 0.05 else "is not associated"
-        return f"{numbers} {known} with {label} (p = {self.p:.2g}; {detail}); {used}."
+        verdict = "is associated" if self.p <= 0.05 else "is not associated"
+        return f"{numbers} {verdict} with {label} (p = {self.p:.2g}; {detail}); {used}."
 
 
 def size_association(
@@ -123,9 +123,9 @@ def size_association(
     if sizes.shape != labels.shape:
         raise ValueError(f"D has {sizes.size} sizes for {labels.size} labels: one is needed for each")
     units = number_groups(names, labels.size)
-    known = ~missing_values(labels)
-    units = np.unique((np.arange(labels.size) if units is None else units)[known], return_inverse=True)[1]
-    counts, labels = sizes[known].astype(np.float64), labels[known]
+    labelled = ~missing_values(labels)
+    units = np.unique((np.arange(labels.size) if units is None else units)[labelled], return_inverse=True)[1]
+    counts, labels = sizes[labelled].astype(np.float64), labels[labelled]
     sizes = np.log(counts)
     if target == "classes":
         check_classes(labels)

@@ -1,4 +1,4 @@
-"""Adapters to other packages: their base classes, with transport inside. Each is imported when it is first used."""
+"""Adapters for patpy and pertpy: subclasses of their base classes. Each is imported at its first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
 
 Needs the extra `patpy`. `GroundMetricLearning` is a supervised method of patpy, `OptimalTransport` a sample
-representation, so that its evaluations and plots take both. patpy evaluates a method on all samples, training samples
-included. Therefore distances between training samples are out of bag, and their predictions are held out.
+representation; patpy's evaluations and plots accept both. patpy evaluates a method on all samples including training
+samples. Therefore distances between training samples are out-of-bag, and their predictions are held-out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._anndata.annotations import Values, draw, samples_of
+from .._anndata.annotations import Features, draw, samples_of
 from .._anndata.source import Source, read
 from .._anndata.store import EnsembleResults, in_order
 from .._internal.validation import need
@@ -124,7 +124,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         self._fitted = False
 
     def fine_tune(self, labels: list[str] | str, tasks: list[str] | str, **parameters: Any) -> None:
-        """Learn a metric from each of these labels, new ones or again; metrics of other labels are kept.
+        """Learn a metric from each label; metrics of other labels are kept.
 
         Parameters
         ----------
@@ -414,7 +414,7 @@ class OptimalTransport(SampleRepresentationMethod):
         rows = draw(who, self.n_cells, self.seed)
         features = getattr(self.metric, "features", None)
         with Source(self.adata) as source:
-            values = Values.of(source, layer, use_rep)
+            values = Features.read(source, layer, use_rep)
             columns = np.arange(values.matrix.shape[1])
             if features is not None:
                 columns = pd.Index(values.names).get_indexer(features)

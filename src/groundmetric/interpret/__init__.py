@@ -9,9 +9,11 @@
 
 from .axes import Axes, canonical_axes
 from .batches import BatchEffects, batch_effects
+from .changes import Counterfactual, counterfactual
 from .enrichment import Enrichment, over_representation, read_gmt
 from .flows import Flow, flow
 from .importance import FeatureReading, Stability, read_features, stability
+from .patients import Influence, influence
 from .relevance import AnnotationRelevance, annotation_relevance
 from .significance import Discoveries, FeatureSignificance, feature_significance
 
@@ -19,17 +21,21 @@ __all__ = [
     "AnnotationRelevance",
     "Axes",
     "BatchEffects",
+    "Counterfactual",
     "Discoveries",
     "Enrichment",
     "FeatureReading",
     "FeatureSignificance",
     "Flow",
+    "Influence",
     "Stability",
     "annotation_relevance",
     "batch_effects",
     "canonical_axes",
+    "counterfactual",
     "feature_significance",
     "flow",
+    "influence",
     "over_representation",
     "read_features",
     "read_gmt",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def frame(columns: Mapping[str, Any], order: np.ndarray | None = None) -> DataFrame:
-    """Return a data frame of these columns, its rows in the given order."""
+    """Return a data frame with the given columns and order of rows."""
     need("pandas", "a table")
     import pandas as pd
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
+from scipy.spatial.distance import cdist, squareform
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
@@ -250,6 +250,34 @@ def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarra
     return np.pad(positions, ((0, 0), (0, n_components - positions.shape[1])))
 
 
+def metric_scaling(distances: np.ndarray, n_steps: int = 500) -> np.ndarray:
+    """Return positions in the plane by metric multidimensional scaling (SMACOF), started from classical scaling.
+
+    It minimises the sum of squared differences between the distances and the distances in the plane. Classical scaling
+    exaggerates the largest differences: two samples that differ in further dimensions may lie on one spot.
+    """
+    distances = np.asarray(distances, dtype=np.float64)
+    positions = classical_scaling(distances)
+    # Coinciding positions have no direction in which the update could separate them.
+    positions = positions + 1e-6 * distances.max() * np.random.default_rng(0).normal(size=positions.shape)
+    stress = np.inf
+    for _ in range(n_steps):
+        drawn = cdist(positions, positions)
+        ratio = distances / np.maximum(drawn + np.eye(len(drawn)), 1e-12)
+        np.fill_diagonal(ratio, 0.0)
+        positions = (ratio.sum(axis=1)[:, None] * positions - ratio @ positions) / len(drawn)  # Guttman transform
+        previous, stress = stress, float(np.sum((distances - drawn) ** 2))
+        if previous - stress <= 1e-7 * stress:
+            break
+    return positions - positions.mean(axis=0)
+
+
+def stress_of(positions: np.ndarray, distances: np.ndarray) -> float:
+    """Return Kruskal's stress-1 of positions: 0 if all distances are drawn exactly."""
+    squares = (distances - cdist(positions, positions)) ** 2
+    return float(np.sqrt(np.sum(squares) / (np.sum(np.square(distances)) or 1.0)))
+
+
 def order_by_class(distances: np.ndarray, y: Any) -> np.ndarray:
     """Return an order of rows that keeps each class together, and within it similar rows (average linkage).
 
@@ -263,7 +291,7 @@ def order_by_class(distances: np.ndarray, y: Any) -> np.ndarray:
         members = np.flatnonzero(codes == c)
         if members.size > 2:
             members = members[leaves_list(average_linkage(distances[np.ix_(members, members)]))]
-        # A tree has no direction: begin at the end that is nearer to the first row of the first class.
+        # The direction of a tree is arbitrary: begin at the end that is nearer to the first row of the first class.
         start = order[0][0] if order else members[0]
         order.append(members[:: -1 if distances[start, members[-1]] < distances[start, members[0]] else 1])
     return np.concatenate(order)

@@ -36,7 +36,7 @@ from ._inputs import frame
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Cramér's V from which a covariate counts as associated with the label.
+# Smallest Cramér's V of a covariate that is called associated with the label.
 _STRONG = 0.5
 # Smallest relevant difference of a statistic and its expectation: of `neighbors`, and of R².
 _MORE_NEIGHBORS, _MORE_EXPLAINED = 0.1, 0.05
@@ -147,7 +147,7 @@ class BatchEffects:
             Names, in the order of `covariates`.
         """
         either = self.in_distances(level) | self.with_labels(level)
-        return [name for name, found in zip(self.covariates, either, strict=True) if found]
+        return [name for name, significant in zip(self.covariates, either, strict=True) if significant]
 
     def table(self) -> DataFrame:
         """Return a row per covariate, sorted by p-value and R².
@@ -179,7 +179,7 @@ def batch_effects(
     distance between their distributions, which does not depend on their numbers. Every group has the same total
     weight. Two statistics are tested together: how often the nearest unit has the same value, and R², the share of
     the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among units of
-    the same label, so that an association of the covariate with the label does not count here; it is tested
+    the same label: the test is independent of an association of the covariate with the label, which is tested
     separately. With groups, permutations are restricted to those that keep groups together
     (`learning.splits`): one sample with another value does not turn samples into independent units. If most
     groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the
@@ -379,18 +379,21 @@ def _both(table: np.ndarray) -> float:
 
 
 def association(
-    one: Any, other: Any, random: np.random.Generator | None = None, arrangements: np.ndarray | None = None
+    first_labels: Any,
+    second_labels: Any,
+    random: np.random.Generator | None = None,
+    arrangements: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Return Cramér's V of two lists of classes and its p-value.
 
     The p-value is that of Fisher's exact test for two by two classes, otherwise of 1,999 permutations. If
-    `arrangements` of the first list are given, a row each and the observed one first, the p-value ranks the first
-    among them.
+    `arrangements` of the first list are given, one per row with the observed labels first, the p-value is the share of
+    rows with at least the association of the first row.
 
     >>> association(list("aabb" * 3), list("xxyy" * 3))[0]
     1.0
     """
-    rows, columns = (np.unique(np.asarray(values), return_inverse=True)[1] for values in (one, other))
+    rows, columns = (np.unique(np.asarray(values), return_inverse=True)[1] for values in (first_labels, second_labels))
     table = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
     np.add.at(table, (rows, columns), 1)
     if min(table.shape) < 2:
@@ -401,7 +404,7 @@ def association(
     if arrangements is None:
         random = np.random.default_rng(0) if random is None else random
         arrangements = np.vstack([rows, restricted_permutations(rows).draws(_DRAWS, random)])
-    # Permutations keep the sums of rows and columns, so that chi-squared increases with the sum of n_ij² / e_ij.
+    # Permutations keep the sums of rows and columns, hence chi-squared increases with the sum of n_ij² / e_ij.
     counts = (arrangements[:, :, None] == np.arange(len(table))).astype(np.float64).transpose(0, 2, 1)
     tables = counts @ (columns[:, None] == np.arange(table.shape[1])).astype(np.float64)
     deviations = (tables**2 / contingency.expected_freq(table)).sum(axis=(1, 2))

@@ -77,10 +77,11 @@ def over_representation(
     min_size: int = 5,
     max_size: int | None = 500,
 ) -> Enrichment:
-    """Test whether a set has more of these features than a random draw from the background would have.
+    """Test whether a set has more of the given features than expected of a random draw from the background.
 
-    The test is the one-sided hypergeometric test (Fisher's exact test). The background is what was tested (the features
-    that the metric was learned from), not all genes of the genome; otherwise every set of expressed genes is enriched.
+    The test is the one-sided hypergeometric test (Fisher's exact test). The background is the set of tested features
+    (those that the metric was learned from), not all genes of the genome; otherwise every set of expressed genes is
+    enriched.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def over_representation(
             f"background (the largest has {max(map(len, members.values()), default=0)}): do both use the same names?"
         )
     overlap = [[names[k] for k in rows if names[k] in chosen] for rows in tested.values()]
-    size, hits = np.array([len(rows) for rows in tested.values()]), np.array([len(both) for both in overlap])
+    size, hits = np.array([len(rows) for rows in tested.values()]), np.array([len(shared) for shared in overlap])
     p = stats.hypergeom.sf(hits - 1, len(names), size, len(chosen))
     fold = hits / (size * (len(chosen) / len(names)))
     order = np.lexsort((-fold, p))
@@ -174,14 +175,14 @@ def read_gmt(path: str | os.PathLike[str], *, prefix: str = "") -> dict[str, lis
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            name, *rest = line.rstrip("\r\n").split("\t")
-            if len(rest) < 2:
+            name, *columns = line.rstrip("\r\n").split("\t")
+            if len(columns) < 2:
                 raise ValueError(f"{path.name}, line {number}: expected a name, a description and members, with tabs")
             if not name.startswith(prefix):
                 continue
             if name in sets:
                 raise ValueError(f"{path.name}, line {number}: a set {name!r} was defined before")
-            sets[name] = list(dict.fromkeys(member for member in rest[1:] if member))
+            sets[name] = list(dict.fromkeys(member for member in columns[1:] if member))
     if not sets:
         raise ValueError(f"{path.name} has no sets" + (f" whose name begins with {prefix!r}" if prefix else ""))
     return sets

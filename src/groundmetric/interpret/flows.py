@@ -114,7 +114,7 @@ def flow(
     ----------
     D : Distributions
         The cohort.
-    i, j : str, int or list of these
+    i, j : str, int or list of str or int
         A distribution by its name or its index, or several of them; with `y`, the label of a class each (the same label
         twice: pairs within the class). Of several, the flow is the mean over all pairs.
     metric : GroundMetric or fitted learner
@@ -222,10 +222,10 @@ def shipping(
         cost = costs(clouds[d].points, clouds[e].points)
         priced = cost
         if kinds is not None:
-            # Exchanging a shipment out of a kind and one into it, so that one of them stays, raises the cost by less
+            # Exchanging a shipment out of a kind and one into it, with one of them staying, raises the cost by less
             # than twice the largest cost. A surcharge above that is paid only if the masses of kinds differ.
-            apart = kinds[D.bounds[d] : D.bounds[d + 1], None] != kinds[D.bounds[e] : D.bounds[e + 1]]
-            priced = cost + 3.0 * cost.max() * apart
+            kinds_differ = kinds[D.bounds[d] : D.bounds[d + 1], None] != kinds[D.bounds[e] : D.bounds[e + 1]]
+            priced = cost + 3.0 * cost.max() * kinds_differ
         plan = solve(priced, clouds[d].masses, clouds[e].masses)
         distance = cost[plan.rows, plan.cols]
         return Shipments(plan.rows + D.bounds[d], plan.cols + D.bounds[e], plan.mass, distance)
@@ -252,8 +252,8 @@ def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.ra
     pairs: list[tuple[int, int]] = []
     for d in range(codes.size):
         for c in np.unique(codes):
-            others = np.setdiff1d(np.flatnonzero(codes == c), d)
-            chosen = others if others.size <= most else np.sort(random.choice(others, most, replace=False))
+            candidates = np.setdiff1d(np.flatnonzero(codes == c), d)
+            chosen = candidates if candidates.size <= most else np.sort(random.choice(candidates, most, replace=False))
             pairs += [(d, int(partner)) for partner in chosen]
     return np.array(pairs, dtype=np.intp).reshape(-1, 2)
 
@@ -274,7 +274,7 @@ class PairCosts:
         """Return mean costs to partners of other classes and of the own, (n_values, n_axes) each.
 
         The mean is first over the partners of a distribution, then over distributions that have partners in both. With
-        weights (of a bootstrap draw), each distribution counts as often on both sides.
+        weights (of a bootstrap draw), each distribution has the same weight in the two means.
         """
         weights = np.ones(self.codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
         d, e = self.pairs.T
@@ -307,7 +307,7 @@ def pair_costs(
 ) -> PairCosts:
     """Compare every distribution with at most `max_partners` of every class, by kind of points and by axis.
 
-    If there are several kinds, points are compared with points of their own kind as far as masses allow. The cost of
+    With several kinds, points are compared with points of their own kind as far as masses allow. The cost of
     mass m over the step s is divided among the axes a: m|s| = Σ m s_a² / |s| (Manhattan Σ m |s_a|, squared Σ m s_a²).
     """
     z = metric.project(D)

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.parallel import muted, progress_bar
+from .._internal.parallel import muted, progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLike, RandomState
 from .._internal.validation import check_number, group_list, number_groups
 from ..distributions import Distributions, as_distributions
@@ -122,7 +121,7 @@ def read_features(
 ) -> FeatureReading:
     """Return the importance of every feature, and the class and kind of points in which its values are higher.
 
-    The importance has no direction; the direction is that of the class means of single features. The metric may use a
+    The importance is unsigned; the direction is that of the class means of single features. The metric may use a
     feature only together with others.
 
     Parameters
@@ -153,26 +152,26 @@ def read_features(
     metric = metric_of(metric, D)
     classes, codes = classes_of(y, D)
     kinds = annotation_of(D, annotation)
-    whole = class_means(D, codes, annotation_of(D, None))[:, 0]
+    overall = class_means(D, codes, annotation_of(D, None))[:, 0]
     by_kind = class_means(D, codes, kinds)
-    high, low, each = whole.argmax(axis=0), whole.argmin(axis=0), np.arange(D.shape[1])
+    high, low, columns = overall.argmax(axis=0), overall.argmin(axis=0), np.arange(D.shape[1])
     spread = spreads(metric, D)
     unit = np.where(spread > 0, spread, 1.0)
     return FeatureReading(
         features=feature_names(metric, D),
         importance=metric.importance(),
         classes=classes,
-        means=whole,
+        means=overall,
         highest=classes[high],
         lowest=classes[low],
-        difference=(whole[high, each] - whole[low, each]) / unit,
+        difference=(overall[high, columns] - overall[low, columns]) / unit,
         values=kinds.values,
-        differences=(by_kind[high, :, each] - by_kind[low, :, each]).T / unit,
+        differences=(by_kind[high, :, columns] - by_kind[low, :, columns]).T / unit,
     )
 
 
 def class_means(D: Distributions, codes: np.ndarray, kinds: Annotation) -> np.ndarray:
-    """Return class means of points of each kind, (n_classes, n_values, n_features); NaN if there are none.
+    """Return class means of points of each kind, (n_classes, n_values, n_features); NaN without points.
 
     Distributions that have such points have equal weights.
     """
@@ -204,15 +203,16 @@ class Stability:
     refits : array of shape (n_refits, n_features)
         Importances from bootstrap samples of the distributions.
     n_top : int
-        Number of most important features that count as selected in a refit.
+        Number of most important features that are called selected in a refit.
     confidence : float
         Confidence level of the intervals.
 
     Examples
     --------
+    >>> from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> learner = gm.baselines.LinearDiscriminant(random_state=0)
+    >>> learner = gm.baselines.PointTransport(LinearDiscriminantAnalysis())
     >>> result = gm.interpret.stability(learner, D, y, n_refits=3, n_top=1)
     >>> result.selected.tolist()
     [1.0, 0.0]
@@ -285,7 +285,7 @@ def stability(
     n_refits : int, default=100
         Number of bootstrap samples.
     n_top : int, default=20
-        Number of most important features that count as selected.
+        Number of most important features that are called selected.
     confidence : float, default=0.95
         Confidence level of the intervals.
     n_jobs : int or None, default=None
@@ -302,9 +302,10 @@ def stability(
 
     Examples
     --------
+    >>> from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> learner = gm.baselines.LinearDiscriminant(random_state=0)
+    >>> learner = gm.baselines.PointTransport(LinearDiscriminantAnalysis())
     >>> result = gm.interpret.stability(learner, D, y, n_refits=5, n_top=1)
     >>> result.interval.shape, result.refits.shape
     ((2, 2), (5, 2))
@@ -320,7 +321,8 @@ def stability(
     draws = bootstrap_indices(codes, group_list(groups, D.name_index), n_refits, random)
     jobs = [(indices, int(random.randint(2**31 - 1))) for indices in draws]
 
-    def refit(indices: np.ndarray, seed: int) -> np.ndarray:
+    def refit(job: tuple[np.ndarray, int]) -> np.ndarray:
+        indices, seed = job
         fresh = clone(learner).set_params(**parameters)
         if "random_state" in fresh.get_params():
             fresh.set_params(random_state=seed)
@@ -328,15 +330,12 @@ def stability(
             importance: np.ndarray = fresh.fit(D[indices], codes[indices]).metric_.importance()
         return importance
 
-    refits = []
+    refits = np.empty((n_refits, D.shape[1]))
     with progress_bar(n_refits, "refits", "fit", show=bool(verbose)) as bar:
-        run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
-        for importance in run(joblib.delayed(refit)(*job) for job in jobs):
-            refits.append(importance)
+        for number, importance in run_tasks(refit, jobs, n_jobs):
+            refits[number] = importance
             bar.update()
-    return Stability(
-        feature_names(metric, D), metric.importance(), np.array(refits), min(n_top, D.shape[1]), confidence
-    )
+    return Stability(feature_names(metric, D), metric.importance(), refits, min(n_top, D.shape[1]), confidence)
 
 
 def _refit_parameters(learner: Any) -> dict[str, Any]:
@@ -369,7 +368,7 @@ def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.r
 
 
 def training_summary(history: Mapping[str, Any]) -> str:
-    """Describe the training of a learner: loss of held-out triplets if there are any, else active triplets.
+    """Describe the training of a learner: loss of held-out triplets if available, else active triplets.
 
     >>> training_summary({"active": [0.9, 0.34]})
     '34% of the triplets are active (within the margin), 90% in the first epoch'

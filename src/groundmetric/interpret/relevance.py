@@ -134,7 +134,7 @@ def annotation_relevance(
     partners. A kind that is the same in all classes has an excess of 0 up to noise, and its interval contains 0. Shares
     sum to 1, and may be negative.
 
-    Under a metric that was learned from the labels of these distributions, every kind is farther in other classes,
+    Under a metric that was learned from the labels of the distributions, every kind is farther in other classes,
     because the metric has fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were
     trained on neither distribution (out of bag); then no comparison with permuted labels is needed. All distributions
     are compared by equal numbers of points.

@@ -187,7 +187,7 @@ def feature_significance(
     """Test which features differ between labels, in mean or shape, with patients as units.
 
     The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions
-    of fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged, so that a
+    of fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged: a
     patient counts once, however many samples it has. Differences between strata are removed. If patients have several
     labels each (paired designs), differences between patients are removed too; if only a minority has, patients are
     random effects with one correlation for all features.
@@ -232,7 +232,7 @@ def feature_significance(
     statistic have similar null distributions. `parametric_p` and `parametric_q` assume normally distributed patient
     means; use them if `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32
     arrangements and a smallest p of 1/16. No number protects against a confounder that is not among the strata.
-    `benchmarks/validity_interpret.py` measures error rates and power.
+    `make validity` measures error rates and power.
 
     Examples
     --------
@@ -420,7 +420,7 @@ class _Quantiles:
     def of(cls, D: Distributions, units: np.ndarray, seed: int) -> _Quantiles:
         """Average the distributions of each unit.
 
-        Features are centred in double precision before they are divided by their standard deviation, so that an
+        Features are centred in double precision before they are divided by their standard deviation: an
         offset of a feature does not change the result. Means are averages over all distributions of a unit. Shapes
         are averages over the same number of distributions for all units, drawn by name: the error of a shape is
         mostly that of its few points, far from normal, and weights would not correct for it.

@@ -1,4 +1,8 @@
-"""Checkpoints: the state of training as plain numbers, the last two states on the disk, and when they are written."""
+"""Checkpoints: the state of a training as arrays and plain values, written to two alternating files.
+
+A checkpoint belongs to data, labels and parameters, whose digests it holds. A run with the same three continues from
+it; a run with others raises an error, because the file may still be needed.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +35,15 @@ from .labels import Supervision
 if TYPE_CHECKING:
     from .training import Training
 
-State = dict[str, Any]  # arrays and plain numbers, by name
+State = dict[str, Any]  # arrays and plain values, by name
+
+# Format version: 5 stores the fields of `training.Progress`.
+_KIND, _VERSION = "groundmetric checkpoint", 5
 
 
 @runtime_checkable
 class Restorable(Protocol):
-    """What can be put into a checkpoint: it gives its state, and goes on from the state of another."""
+    """Part of a training that can be saved and restored."""
 
     def state(self) -> State: ...
 
@@ -44,77 +51,77 @@ class Restorable(Protocol):
 
 
 def restorable(part: object) -> Restorable:
-    """A part of a training, an error where it has no state."""
+    """Return the part; raise if it cannot be saved."""
     if not isinstance(part, Restorable):
-        raise TypeError(f"{type(part).__name__} cannot be put into a checkpoint: leave `checkpoint` out")
+        raise TypeError(f"{type(part).__name__} cannot be saved in a checkpoint: leave `checkpoint` out")
     return part
 
 
 def random_state(random: np.random.RandomState) -> State:
-    kind, keys, place, has_gauss, gauss = random.get_state(legacy=True)
-    return {"kind": kind, "keys": keys, "place": place, "has_gauss": has_gauss, "gauss": gauss}
+    """Return the state of a random generator."""
+    return dict(zip(_RANDOM, random.get_state(legacy=True), strict=True))
 
 
 def set_random_state(random: np.random.RandomState, state: State) -> None:
-    random.set_state((state["kind"], state["keys"], state["place"], state["has_gauss"], state["gauss"]))
+    """Restore the state of a random generator."""
+    random.set_state(tuple(state[name] for name in _RANDOM))
 
 
-def named(prefix: str, state: State) -> State:
-    """The same under longer names.
+_RANDOM = ("kind", "keys", "position", "has_gauss", "gauss")
 
-    >>> named("a", {"b": 1})
+
+def add_prefix(prefix: str, state: State) -> State:
+    """Return the state with names that begin with the prefix.
+
+    >>> add_prefix("a", {"b": 1})
     {'a.b': 1}
     """
     return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
-def under(prefix: str, state: State) -> State:
-    """What `named` was given.
+def strip_prefix(prefix: str, state: State) -> State:
+    """Return the entries whose names begin with the prefix, without it.
 
-    >>> under("a", {"a.b": 1, "c": 2})
+    >>> strip_prefix("a", {"a.b": 1, "c": 2})
     {'b': 1}
     """
     return {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
 
 
-# 3: digests of the labels no longer depend on where their classes are defined.
-_KIND, _VERSION = "groundmetric checkpoint", 4
-
-
-def check_place(path: str | os.PathLike[str]) -> Path:
-    """Raise if a checkpoint would replace something else; returns where the one before it is kept."""
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """Raise if a checkpoint would replace a file of another kind; return the path of the previous checkpoint."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"checkpoint is the folder {str(path)!r}: expected the name of a file")
     before = path.with_name(f"{path.name}.before")
-    for some in (path, before):
-        refuse_foreign(some, beginning_of(_KIND), _KIND)
+    for file in (path, before):
+        refuse_foreign(file, beginning_of(_KIND), _KIND)
     return before
 
 
 class Checkpoints:
-    """File of the last state of a run, with the state before it in ``<path>.before``.
+    """File of the last state of a run, with the previous state in ``<path>.before``.
 
     Parameters
     ----------
     path : path-like
         File of the last state.
     every : float
-        Seconds between two states at least.
+        Seconds between two states, at least.
     belongs_to : dict of str to str
-        Digests by name ("data", "labels", …) of what the states depend on, which must be the same when they are read.
+        Digests of data, labels and parameters, which must be equal when a state is read.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float, belongs_to: dict[str, str]) -> None:
         self.path, self.every, self.belongs_to = Path(path), every, belongs_to
-        self.before = check_place(path)
+        self.before = check_path(path)
         self._written = time.monotonic()
         self._warned = False
 
     def load(self) -> State | None:
-        """The last state that is whole; None where there is none.
+        """Return the last undamaged state, or None without a file.
 
-        A damaged one is passed over with a warning. One of other data or parameters is an error: it may be wanted.
+        A damaged file causes a warning. A state of other data, labels or parameters is an error.
         """
         remove_leftovers(self.path)
         damaged = []
@@ -128,27 +135,38 @@ class Checkpoints:
                 continue
             except ValueError as error:  # of another version
                 raise ValueError(
-                    f"{error}, delete it to start anew, or go on with the groundmetric that wrote it"
+                    f"{error}, delete it to start anew, or continue with the groundmetric that wrote it"
                 ) from None
-            self._check(path, description["belongs_to"])
+            different = [
+                name for name, digest in self.belongs_to.items() if description["belongs_to"].get(name) != digest
+            ]
+            if different:
+                raise ValueError(
+                    f"{str(path)!r} is a checkpoint of other {' and '.join(different)}: continue with those it was "
+                    "made with, delete it to start anew, or give another path"
+                )
             if damaged:
-                self._warn(f"{damaged[0]}; going on from the checkpoint before it")
+                self._warn(f"{damaged[0]}; continuing from the checkpoint before it")
             return {**description["values"], **arrays}
         if damaged:
-            self._warn(f"{'; '.join(damaged)}; there is no other checkpoint, so learning starts anew")
+            self._warn(f"{'; '.join(damaged)}; both checkpoints are damaged or missing, so learning starts anew")
         return None
 
     def is_due(self) -> bool:
         return time.monotonic() - self._written >= self.every
 
     def write(self, state: State) -> None:
-        """Put a state on the disk. If that fails, say so and go on: the last one is intact."""
+        """Write a state. If that fails, warn once and continue: the previous file is intact."""
         arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-        values = {name: _plain(value) for name, value in state.items() if name not in arrays}
+        values = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in state.items()
+            if name not in arrays
+        }
         description = {"belongs_to": self.belongs_to, "values": values}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            check_place(self.path)  # somebody may have written there meanwhile
+            check_path(self.path)  # another program may have written there meanwhile
             write_arrays(self.path, _KIND, _VERSION, description, arrays, keep=self.before)
         except (OSError, Foreign) as error:
             if not self._warned:
@@ -156,99 +174,83 @@ class Checkpoints:
             self._warned = True
         self._written = time.monotonic()
 
-    def _check(self, path: Path, belongs_to: dict[str, str]) -> None:
-        other = [name for name, found in self.belongs_to.items() if belongs_to.get(name) != found]
-        if other:
-            raise ValueError(
-                f"{str(path)!r} is a checkpoint of other {' and '.join(other)}: go on with those it was made with, "
-                "delete it to start anew, or give another path"
-            )
-
     def _warn(self, message: str) -> None:
-        warnings.warn(message, RuntimeWarning, stacklevel=5)
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python."""
-    return value.item() if isinstance(value, np.generic) else value
+def belonging(D: Distributions, labels: Supervision, parameters: list[Any]) -> dict[str, str]:
+    """Return digests of the data, labels and parameters that a state depends on."""
+    # Labels by class name and content: a class may move to another module between two versions.
+    targets = [(type(target).__name__, asdict(target)) for target in labels.targets]  # type: ignore[call-overload]
+    values = {"labels": [targets, labels.shares, labels.strata], "parameters": parameters}
+    digests = {"data": cohort_digest(D).hex()}
+    for name, value in values.items():
+        try:
+            digests[name] = joblib.hash(value)
+        except Exception as error:
+            raise ValueError(
+                f"the {name} cannot be recognised in another run, because they cannot be pickled ({error}): leave out "
+                "`checkpoint`, or give named classes and functions instead of lambdas"
+            ) from None
+    return digests
 
 
-def belonging(D: Distributions, known: Supervision, parameters: list[Any]) -> dict[str, str]:
-    """Digests by name of what the states of a training depend on."""
-    # By name and content, so that a class may move to another file.
-    targets = [(type(target).__name__, asdict(target)) for target in known.targets]  # type: ignore[call-overload]
-    return {
-        "data": cohort_digest(D).hex(),
-        "labels": _hash([targets, known.shares, known.strata], "labels"),
-        "parameters": _hash(parameters, "parameters"),
-    }
+class _DeferredSignals:
+    """Signals that end a program, deferred to the end of a step; the state can be written before they act.
 
-
-def _hash(value: Any, what: str) -> str:
-    try:
-        return joblib.hash(value)
-    except Exception as error:
-        raise ValueError(
-            f"the {what} cannot be recognised in another run, because they cannot be pickled ({error}): leave out "
-            "`checkpoint`, or give named classes and functions instead of lambdas"
-        ) from None
-
-
-class _Deferred:
-    """Signals that end a program wait for the end of a step, so that the state can be written before they act.
-
-    A second one acts at once. Only where signals arrive: in the main thread.
+    A second signal acts at once. Signals are handled only in the main thread.
     """
 
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
-        self._came: tuple[int, Any] | None = None
+        self._received: tuple[int, Any] | None = None
 
     def begin(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            # SIGTERM ends a process without a word, unless somebody (the command line) listens to it.
-            listening = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-            self._handlers = {number: signal.signal(number, self._note) for number in listening}
+            # SIGTERM is deferred only if the program (the command line) handles it: by default it ends the process.
+            handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+            self._handlers = {number: signal.signal(number, self._note) for number in handled}
 
     def end(self) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: Any) -> None:
-        self._came, before = (number, frame), self._came
-        if before is not None:
+        self._received, earlier = (number, frame), self._received
+        if earlier is not None:
             self.act()
 
     def __bool__(self) -> bool:
-        return self._came is not None
+        return self._received is not None
 
     def act(self) -> None:
-        """Do what would have been done without us: as a rule, raise KeyboardInterrupt."""
-        if self._came is not None:
-            (number, frame), self._came = self._came, None
+        """Call the original handler of a received signal, which usually raises KeyboardInterrupt."""
+        if self._received is not None:
+            (number, frame), self._received = self._received, None
             self._handlers[number](number, frame)
 
 
 class Saving:
-    """The state of a training: loaded at first, then written as it goes on.
+    """State of a training: loaded at first, then written after steps.
 
-    As a context, an interruption (Ctrl-C) waits for the end of the present step, and the state is written before it.
+    As a context manager, it defers an interruption (Ctrl-C) to the end of the current step, and writes the state first.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints, self._interruption = checkpoints, _Deferred()
+        self._checkpoints, self._signals = checkpoints, _DeferredSignals()
         self.state: State | None = checkpoints.load()
 
     def __enter__(self) -> Saving:
-        self._interruption.begin()
+        self._signals.begin()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._interruption.end()
+        self._signals.end()
         if error is None:
-            self._interruption.act()
+            self._signals.act()
 
     def after_step(self, training: Training) -> None:
-        if training.finished or self._interruption or self._checkpoints.is_due():
+        """Write the state if it is due, if training has finished, or if a signal was received."""
+        if training.finished or self._signals or self._checkpoints.is_due():
             self._checkpoints.write(training.state())
-        self._interruption.act()
+        self._signals.act()

@@ -1,7 +1,7 @@
-"""Labels: what users give (classes, numbers, survival times, distances), read and checked, and what learning asks for.
+"""Labels that users give (classes, numbers, survival times, distances), validated and converted for learning.
 
-Every kind of label is a distance between labels (`Target`). A triplet (i, j, k) holds if the label of k is farther from
-that of the anchor j than the label of i is, by more than a gap; `triplets` draws them.
+Every kind of label is converted to distances between labels (`Target`). A triplet (i, j, k) holds if the label of k is
+farther from that of the anchor j than the label of i is, by more than a gap; `triplets` draws them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .survival import SurvivalTimes, check_comparable, expected, expected_percen
 
 @dataclass(frozen=True)
 class Classes:
-    """Labels that are classes: distributions of one class belong together.
+    """Labels that are classes: distributions of one class should be near each other.
 
     Parameters
     ----------
     weight : float, default=1.0
-        Share of the loss that this label makes up among several labels, relative to the weights of the others.
+        Share of the loss of this label among several labels, relative to the weights of the other labels.
 
     Examples
     --------
@@ -53,23 +53,7 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Ordered:
-    """Labels that are numbers, or ordered categories: the farther apart two values, the farther their distributions.
-
-    Parameters
-    ----------
-    gap : float or None, default=None
-        Difference that two distances between labels must exceed to form a triplet. None: a quarter of the label's
-        standard deviation.
-    weight : float, default=1.0
-        Share of the loss that this label makes up among several labels, relative to the weights of the others.
-
-    Examples
-    --------
-    >>> Ordered(gap=0.5)
-    Ordered(gap=0.5, weight=1.0)
-    """
-
+class _LabelWithGap:
     gap: float | None = None
     weight: float = 1.0
 
@@ -80,15 +64,34 @@ class Ordered:
 
 
 @dataclass(frozen=True)
+class Ordered(_LabelWithGap):
+    """Labels that are numbers or ordered categories: distances should increase with the difference of two values.
+
+    Parameters
+    ----------
+    gap : float or None, default=None
+        Difference that two distances between labels must exceed to form a triplet. None: a quarter of the label's
+        standard deviation.
+    weight : float, default=1.0
+        Share of the loss of this label among several labels, relative to the weights of the other labels.
+
+    Examples
+    --------
+    >>> Ordered(gap=0.5)
+    Ordered(gap=0.5, weight=1.0)
+    """
+
+
+@dataclass(frozen=True)
 class Distances(Ordered):
-    """A matrix of target distances between the distributions (the paper's W*), NaN where one is not known.
+    """Matrix of target distances between the distributions (the paper's W*), NaN for unknown distances.
 
     Parameters
     ----------
     gap : float or None, default=None
         Difference that two target distances must exceed to form a triplet. None: a quarter of their standard deviation.
     weight : float, default=1.0
-        Share of the loss that this label makes up among several labels, relative to the weights of the others.
+        Share of the loss of this label among several labels, relative to the weights of the other labels.
 
     Examples
     --------
@@ -98,12 +101,12 @@ class Distances(Ordered):
 
 
 @dataclass(frozen=True)
-class Survival:
-    """Right-censored survival times, learned from only where their order is certain.
+class Survival(_LabelWithGap):
+    """Right-censored survival times; only comparisons of certain order are used.
 
-    Times are compared as percentiles of survival (the share of patients who die earlier, by Kaplan–Meier), so that
-    their unit does not matter. A triplet (i, j, k) is learned from where k is farther from j than i is, whenever those
-    who were censored die.
+    Times are converted to percentiles of survival (the share of patients who die earlier, by Kaplan–Meier), which do
+    not depend on the unit of time. A triplet (i, j, k) is used if k is farther from j than i is for every possible
+    death time of the censored patients.
 
     Parameters
     ----------
@@ -111,7 +114,7 @@ class Survival:
         Difference that two distances between percentiles (0 to 1) must exceed to form a triplet. None: a quarter of
         the standard deviation of the percentiles.
     weight : float, default=1.0
-        Share of the loss that this label makes up among several labels, relative to the weights of the others.
+        Share of the loss of this label among several labels, relative to the weights of the other labels.
 
     Examples
     --------
@@ -123,19 +126,11 @@ class Survival:
     [3.0, 5.0]
     """
 
-    gap: float | None = None
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.gap is not None:
-            check_number("gap", self.gap, low=0.0)
-        check_number("weight", self.weight, low=0.0, above=True)
-
 
 _BY_NAME: dict[str, type] = {
     "classes": Classes, "ordered": Ordered, "survival": Survival, "distances": Distances,
 }  # fmt: skip
-Kind = Classes | Ordered | Survival  # what a label is; Distances are Ordered
+Kind = Classes | Ordered | Survival  # kind of a label; Distances are Ordered
 
 
 def resolve_target(target: Any) -> Kind:
@@ -148,15 +143,6 @@ def resolve_target(target: Any) -> Kind:
         f"target is {target!r}: expected one of {tuple(_BY_NAME)}, an object such as Ordered(gap=…), or a list for "
         "several labels"
     )
-
-
-def resolve_targets(target: Any) -> list[Kind]:
-    """Return the kinds of all labels."""
-    if not isinstance(target, list | tuple):
-        return [resolve_target(target)]
-    if not target:
-        raise ValueError(f"target is {target!r}: expected a kind for each label")
-    return [resolve_target(one) for one in target]
 
 
 @dataclass(frozen=True)
@@ -175,8 +161,8 @@ class Pool:
 
     @classmethod
     def without(cls, members: np.ndarray, anchor: int) -> Pool:
-        place = int(np.searchsorted(members, anchor))
-        return cls(members, place if place < members.size and members[place] == anchor else -1)
+        position = int(np.searchsorted(members, anchor))
+        return cls(members, position if position < members.size and members[position] == anchor else -1)
 
     def __len__(self) -> int:
         return self.members.size - (self.hole >= 0)
@@ -184,18 +170,18 @@ class Pool:
     def all(self) -> np.ndarray:
         return self.members if self.hole < 0 else np.delete(self.members, self.hole)
 
-    def at(self, places: np.ndarray) -> np.ndarray:
-        return self.members[places if self.hole < 0 else places + (places >= self.hole)]
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        return self.members[positions if self.hole < 0 else positions + (positions >= self.hole)]
 
-    def among(self, some: np.ndarray) -> np.ndarray:
+    def among(self, distributions: np.ndarray) -> np.ndarray:
         """Return the given distributions that are in the pool."""
         if not self.members.size:
-            return some[:0]
-        places = np.minimum(np.searchsorted(self.members, some), self.members.size - 1)
-        return some[(self.members[places] == some) & (places != self.hole)]
+            return distributions[:0]
+        positions = np.minimum(np.searchsorted(self.members, distributions), self.members.size - 1)
+        return distributions[(self.members[positions] == distributions) & (positions != self.hole)]
 
 
-# Neighbours are drawn from every level of a label, which includes rare values. Labels with more distinct values are cut
+# Neighbours are drawn from every level of a label, including rare values. Labels with more distinct values are divided
 # into this number of levels, at quantiles.
 MOST_LEVELS = 5
 # Default gap, in standard deviations of the label.
@@ -220,11 +206,11 @@ class Target:
     few_levels : bool
         Whether all labels of a level are equal.
     counts_all : bool
-        True: a drawn triplet counts for all those of its levels, times the difference of its label distances, so that
-        the loss estimates that of all triplets. False: each counts as one, so that neighbours from small classes count
-        as much as those from large ones.
+        True: the weight of a drawn triplet is the number of triplets of its levels per drawn one, times the difference
+        of its label distances; the loss then estimates the loss over all triplets. False: all weights are 1, and
+        neighbours from small classes have the same weight as those from large ones.
     balanced : bool
-        Whether each level of anchors makes up the same share of the loss, however many distributions it has.
+        Whether each level of anchors makes up the same share of the loss, independently of its size.
     """
 
     gap: float
@@ -234,20 +220,27 @@ class Target:
     counts_all = True
     balanced: bool = False
 
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        """Return the label distances of other distributions from an anchor."""
+    def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
+        """Return the label distances of distributions from an anchor."""
         raise NotImplementedError
 
-    def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def cases(self, anchor: int, near_ids: np.ndarray, far_ids: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return label distances from an anchor to near and far candidates, for each possible label of the anchor.
 
-        A triplet holds if it holds in every case. A known label has one case.
+        A triplet holds if it holds in every case. A certain label has one case.
         """
-        return [(self.apart(anchor, near), self.apart(anchor, far))]
+        return [(self.label_distances(anchor, near_ids), self.label_distances(anchor, far_ids))]
 
     def pools(self, free: np.ndarray) -> Pools:
         """Return a function from an anchor to its pools of `free` distributions (a mask), the nearest level first."""
-        return _pools_by_level(self.levels, free)
+        levels = self.levels
+        members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
+
+        def own_level_first(anchor: int) -> list[Pool]:
+            own_pool = Pool.without(members[levels[anchor]], anchor)
+            return [own_pool, *(Pool(members[level]) for level in members if level != levels[anchor])]
+
+        return own_level_first
 
     @property
     def n_levels(self) -> int:
@@ -256,9 +249,9 @@ class Target:
 
     def response(self) -> np.ndarray:
         """Return regressors of the means of distributions, shape (n, q): indicators of levels, or values."""
-        return _indicators(self.levels)
+        return (self.levels[:, None] == np.unique(self.levels[self.levels >= 0])).astype(np.float64)
 
-    def at(self, places: np.ndarray) -> Target:
+    def at(self, positions: np.ndarray) -> Target:
         """Return the target of the distributions at these positions."""
         raise NotImplementedError
 
@@ -267,7 +260,7 @@ class Target:
 class ClassTarget(Target):
     """Distributions of one class should be nearer to each other than to those of any other class."""
 
-    levels: np.ndarray  # classes as numbers; -1 where there is no label
+    levels: np.ndarray  # class codes; -1 without a label
     balanced: bool = False
     gap: float = 0.0
     few_levels = True
@@ -277,23 +270,23 @@ class ClassTarget(Target):
     def labelled(self) -> np.ndarray:
         return self.levels >= 0
 
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        return (self.levels[others] != self.levels[anchor]).astype(np.float64)
+    def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
+        return (self.levels[distributions] != self.levels[anchor]).astype(np.float64)
 
-    def at(self, places: np.ndarray) -> ClassTarget:
-        return ClassTarget(self.levels[places], self.balanced)
+    def at(self, positions: np.ndarray) -> ClassTarget:
+        return ClassTarget(self.levels[positions], self.balanced)
 
 
 @dataclass(frozen=True)
 class OrderedTarget(Target):
-    """The farther apart two values are, the farther apart should their distributions be."""
+    """Distances between distributions should increase with the difference of their values."""
 
-    values: np.ndarray  # NaN where there is no label
+    values: np.ndarray  # NaN without a label
     gap: float
 
     @classmethod
     def of(cls, values: np.ndarray, gap: float | None = None) -> OrderedTarget:
-        """Without a gap, a quarter of the standard deviation of the values."""
+        """Return the target; the default gap is a quarter of the standard deviation of the values."""
         return cls(values, GAP * _deviation(values) if gap is None else gap)
 
     @property
@@ -308,35 +301,35 @@ class OrderedTarget(Target):
     def few_levels(self) -> bool:
         return np.unique(self.values[self.labelled]).size <= MOST_LEVELS
 
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        return np.abs(self.values[others] - self.values[anchor])
+    def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
+        return np.abs(self.values[distributions] - self.values[anchor])
 
     def response(self) -> np.ndarray:
-        return _indicators(self.levels) if self.few_levels else (self.values / _deviation(self.values))[:, None]
+        return super().response() if self.few_levels else (self.values / _deviation(self.values))[:, None]
 
-    def at(self, places: np.ndarray) -> OrderedTarget:
-        return OrderedTarget(self.values[places], self.gap)
+    def at(self, positions: np.ndarray) -> OrderedTarget:
+        return OrderedTarget(self.values[positions], self.gap)
 
 
 @dataclass(frozen=True)
 class DistanceTarget(Target):
-    """The larger the target distance of two distributions (the paper's W*), the farther apart should they be."""
+    """Distances between distributions should increase with their target distance (the paper's W*)."""
 
-    matrix: np.ndarray  # symmetric; NaN where a distance is not known
+    matrix: np.ndarray  # symmetric; NaN for unknown distances
     gap: float
 
     @classmethod
     def of(cls, matrix: np.ndarray, gap: float | None = None) -> DistanceTarget:
-        """Without a gap, a quarter of the standard deviation of the distances."""
-        others = matrix[~np.eye(len(matrix), dtype=bool)]
-        return cls(matrix, GAP * _deviation(others) if gap is None else gap)
+        """Return the target; the default gap is a quarter of the standard deviation of the distances."""
+        off_diagonal = matrix[~np.eye(len(matrix), dtype=bool)]
+        return cls(matrix, GAP * _deviation(off_diagonal) if gap is None else gap)
 
     @cached_property
     def labelled(self) -> np.ndarray:
         """Distributions with at least one known distance to another."""
-        known = ~np.isnan(self.matrix)
-        np.fill_diagonal(known, False)
-        return known.any(axis=1)
+        observed = ~np.isnan(self.matrix)
+        np.fill_diagonal(observed, False)
+        return observed.any(axis=1)
 
     @property
     def levels(self) -> np.ndarray:
@@ -346,20 +339,22 @@ class DistanceTarget(Target):
     def n_levels(self) -> int:
         return MOST_LEVELS
 
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        return self.matrix[anchor, others]
+    def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
+        return self.matrix[anchor, distributions]
 
     def pools(self, free: np.ndarray) -> Pools:
+        """Return a function from an anchor to its pools: levels of the target distance from the anchor."""
+
         def by_distance(anchor: int) -> list[Pool]:
-            others = free.copy()
-            others[anchor] = False
-            levels = cut(np.where(others, self.matrix[anchor], np.nan))
+            candidates = free.copy()
+            candidates[anchor] = False
+            levels = cut(np.where(candidates, self.matrix[anchor], np.nan))
             return [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
 
         return by_distance
 
     def response(self) -> np.ndarray:
-        """Return coordinates with about the target distances (classical multidimensional scaling)."""
+        """Return coordinates that approximate the target distances (classical multidimensional scaling)."""
         squares = self.matrix**2
         np.fill_diagonal(squares, 0.0)
         squares = np.where(np.isnan(squares), np.nanmean(squares), squares)
@@ -369,13 +364,13 @@ class DistanceTarget(Target):
         widest = widest[strength[widest] > strength.max() * 1e-8]
         return axes[:, widest] * np.sqrt(strength[widest])
 
-    def at(self, places: np.ndarray) -> DistanceTarget:
-        return DistanceTarget(self.matrix[np.ix_(places, places)], self.gap)
+    def at(self, positions: np.ndarray) -> DistanceTarget:
+        return DistanceTarget(self.matrix[np.ix_(positions, positions)], self.gap)
 
 
 @dataclass(frozen=True)
 class SurvivalTarget(Target):
-    """Distributions should be the farther apart, the farther apart their survival times are for every censored time."""
+    """Distances between distributions should increase with the difference of survival, for every censored time."""
 
     low: np.ndarray  # range of the percentile of each patient; low equals high after an observed event
     high: np.ndarray
@@ -383,48 +378,48 @@ class SurvivalTarget(Target):
 
     @classmethod
     def of(cls, times: SurvivalTimes, gap: float | None = None) -> SurvivalTarget:
-        """Without a gap, a quarter of the standard deviation of the percentiles."""
-        own = GAP * float(np.std(expected_percentiles(times))) if gap is None else gap
-        return cls(*survival_ranges(times), own)
+        """Return the target; the default gap is a quarter of the standard deviation of the percentiles."""
+        gap = GAP * float(np.std(expected_percentiles(times))) if gap is None else gap
+        return cls(*survival_ranges(times), gap)
 
     @property
     def labelled(self) -> np.ndarray:
-        """All: a patient without a label cannot be part of the Kaplan–Meier estimate."""
+        """All distributions: the Kaplan–Meier estimate needs every time."""
         return np.ones(self.low.size, dtype=bool)
 
     @cached_property
     def levels(self) -> np.ndarray:
-        """Levels of known percentiles, and one more level for all patients who were censored early."""
-        known = self.low == self.high
-        levels = cut(np.where(known, self.low, np.nan))
-        return np.where(known, levels, levels.max() + 1)
+        """Levels of certain percentiles, and one more level for all patients who were censored early."""
+        certain = self.low == self.high
+        levels = cut(np.where(certain, self.low, np.nan))
+        return np.where(certain, levels, levels.max() + 1)
 
-    def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def cases(self, anchor: int, near_ids: np.ndarray, far_ids: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return label distances at both ends of the anchor's range: largest of near, smallest of far candidates.
 
         Between the ends, the difference of the two is a concave function, whose minimum is at an end. If the range of a
         far candidate overlaps with that of the anchor, its distance may be 0.
         """
         ends = (self.low[anchor], self.high[anchor])
-        overlap = (self.low[far] <= ends[1]) & (self.high[far] >= ends[0])
-        found = []
+        overlap = (self.low[far_ids] <= ends[1]) & (self.high[far_ids] >= ends[0])
+        cases = []
         for end in ends[: 1 if ends[0] == ends[1] else 2]:
-            nearer = np.maximum(self.high[near] - end, end - self.low[near])
-            farther = np.maximum(self.low[far] - end, end - self.high[far])
-            found.append((nearer, np.where(overlap, 0.0, farther)))
-        return found
+            nearer = np.maximum(self.high[near_ids] - end, end - self.low[near_ids])
+            farther = np.maximum(self.low[far_ids] - end, end - self.high[far_ids])
+            cases.append((nearer, np.where(overlap, 0.0, farther)))
+        return cases
 
     def response(self) -> np.ndarray:
-        """Expected percentiles, in standard deviations."""
+        """Return expected percentiles, in standard deviations."""
         percentiles = expected(self.low, self.high)
         return (percentiles / np.std(percentiles))[:, None]
 
-    def at(self, places: np.ndarray) -> SurvivalTarget:
-        return SurvivalTarget(self.low[places], self.high[places], self.gap)
+    def at(self, positions: np.ndarray) -> SurvivalTarget:
+        return SurvivalTarget(self.low[positions], self.high[positions], self.gap)
 
 
 def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
-    """Return which distances `farther` exceed which distances `nearer` by more than the gap, (n_nearer, n_farther).
+    """Return a mask: distances `farther` that exceed distances `nearer` by more than the gap, (n_nearer, n_farther).
 
     >>> holds(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 0.5).tolist()
     [[True, True], [False, True]]
@@ -433,33 +428,18 @@ def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
     return farther[None, :] - nearer[:, None] > gap + _ROUNDING * largest
 
 
-def _indicators(levels: np.ndarray) -> np.ndarray:
-    """Return an indicator column for each level."""
-    return (levels[:, None] == np.unique(levels[levels >= 0])).astype(np.float64)
-
-
-def _pools_by_level(levels: np.ndarray, free: np.ndarray) -> Pools:
-    members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
-
-    def own_level_first(anchor: int) -> list[Pool]:
-        own = levels[anchor]
-        return [Pool.without(members[own], anchor), *(Pool(members[level]) for level in members if level != own)]
-
-    return own_level_first
-
-
 def cut(values: np.ndarray) -> np.ndarray:
     """Return the levels of values: distinct values, or fifths if there are more than `MOST_LEVELS`; -1 for NaN.
 
     >>> cut(np.array([7.0, 3.0, np.nan, 7.0])).tolist()
     [1, 0, -1, 1]
     """
-    levels, known = np.full(values.size, -1), ~np.isnan(values)
-    distinct, places = np.unique(values[known], return_inverse=True)
+    levels, present = np.full(values.size, -1), ~np.isnan(values)
+    distinct, codes = np.unique(values[present], return_inverse=True)
     if distinct.size > MOST_LEVELS:
-        edges = np.unique(np.quantile(values[known], np.arange(1, MOST_LEVELS) / MOST_LEVELS))
-        places = np.unique(np.searchsorted(edges, values[known], side="right"), return_inverse=True)[1]
-    levels[known] = places
+        edges = np.unique(np.quantile(values[present], np.arange(1, MOST_LEVELS) / MOST_LEVELS))
+        codes = np.unique(np.searchsorted(edges, values[present], side="right"), return_inverse=True)[1]
+    levels[present] = codes
     return levels
 
 
@@ -492,7 +472,7 @@ class Supervision:
     shares : array of shape (n_labels,)
         Share of the loss of each label, up to a common factor.
     strata : array of shape (n,) or None
-        Batches as numbers, where there are any.
+        Codes of the strata (batches).
     """
 
     targets: tuple[Target, ...]
@@ -504,15 +484,15 @@ class Supervision:
         """Return the supervision of one label; an array is taken for classes."""
         return cls((ClassTarget(target) if isinstance(target, np.ndarray) else target,), np.ones(1), strata)
 
-    def at(self, places: np.ndarray) -> Supervision:
+    def at(self, positions: np.ndarray) -> Supervision:
         """Return the supervision of the distributions at these positions."""
-        strata = None if self.strata is None else self.strata[places]
-        return Supervision(tuple(target.at(places) for target in self.targets), self.shares, strata)
+        strata = None if self.strata is None else self.strata[positions]
+        return Supervision(tuple(target.at(positions) for target in self.targets), self.shares, strata)
 
 
 @dataclass(frozen=True)
 class Label:
-    """One label of all distributions: target, distinct values (none for distances) and share of the loss."""
+    """One label of all distributions: target, distinct values (empty for distances) and share of the loss."""
 
     target: Target
     values: np.ndarray
@@ -522,7 +502,7 @@ class Label:
 def read_labels(
     y: Any, target: Any, name_index: NameIndex, D: Distributions, *, by_row: bool, class_weight: Any = None
 ) -> list[Label]:
-    """Read one or several labels of D.
+    """Validate one or several labels of D.
 
     Parameters
     ----------
@@ -531,11 +511,11 @@ def read_labels(
     target : str, Classes, Ordered, Survival, Distances or a list of these
         Kind of the label; a list for several labels.
     name_index : NameIndex
-        Names of the items that have a label each, in order.
+        Names of the labelled items, in order.
     D : Distributions
         The distributions.
     by_row : bool
-        Whether the items are points rather than distributions.
+        Whether the labelled items are points rather than distributions.
     class_weight : {None, "balanced"}, default=None
         "balanced": each class makes up the same share of the loss.
 
@@ -545,96 +525,113 @@ def read_labels(
         One for each target.
     """
     check_class_weight(class_weight)
-    kinds = resolve_targets(target)
-    columns = _columns(y, len(kinds)) if isinstance(target, list | tuple) else {"y": y}
+    if isinstance(target, list | tuple):
+        if not target:
+            raise ValueError(f"target is {target!r}: expected a kind for each label")
+        kinds = [resolve_target(kind) for kind in target]
+        columns = _columns(y, len(kinds))
+    else:
+        kinds, columns = [resolve_target(target)], {"y": y}
     labels = [
         _read(column, kind, name_index, D, by_row, name)
         for (name, column), kind in zip(columns.items(), kinds, strict=True)
     ]
-    return _weighted(labels, class_weight)
-
-
-def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
-    """Return the stratum of each distribution as a number."""
-    if strata is None:
-        return None
-    given = label_array(strata, name_index, "strata")
-    if missing_values(given).any():
-        raise ValueError("strata contain a missing value: every distribution needs a stratum")
-    place: dict[Hashable, int] = {}
-    codes = np.array([place.setdefault(value, len(place)) for value in given.tolist()])
-    return labels_of_samples(D, codes, given) if by_row else codes
-
-
-def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
-    """Return the positions of distributions with at least one label, and their supervision."""
-    shares = np.array([label.share for label in labels], dtype=np.float64)
-    known = Supervision(tuple(label.target for label in labels), shares, strata)
-    seen = np.flatnonzero(np.any([target.labelled for target in known.targets], axis=0))
-    known = known.at(seen)
-    return seen, replace(known, strata=None) if known.strata is not None and np.ptp(known.strata) == 0 else known
-
-
-def check_class_sizes(D: Distributions, known: Supervision, values: Iterable[np.ndarray]) -> None:
-    """Check the classes of every label; `values` has the distinct values of each label."""
-    for target, classes in zip(known.targets, values, strict=True):
-        if isinstance(target, ClassTarget):
-            _check_sizes(D, target.levels, classes.tolist())
-
-
-def _check_sizes(D: Distributions, codes: np.ndarray, classes: list[Any]) -> None:
-    """Raise if there are fewer than two classes, or if no class has two members; warn of classes with one."""
-    counts = np.bincount(codes[codes >= 0])
-    if counts.size < 2:
-        raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
-    if counts.max() < 2:
-        raise ValueError(
-            "every class has a single distribution: no triplet can be formed; at least one class needs two"
-        )
-    for place in np.flatnonzero(counts == 1):
-        name = D.names[int(np.flatnonzero(codes == place)[0])]
-        warnings.warn(
-            f"class {classes[place]!r} has a single distribution ({name!r}): others are kept away from it, "
-            "but it is not an anchor itself",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def hold_out(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
-    """Mark a random share of every class, leaving at least two distributions of it."""
-    held_out = np.zeros(codes.size, bool)
-    if fraction > 0.0:
-        for c in np.unique(codes):
-            members = random.permutation(np.flatnonzero(codes == c))
-            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
-        if not held_out.any():
-            raise ValueError("validation_fraction is positive, but no class has three distributions to hold one out")
-    return held_out
-
-
-def _weighted(labels: list[Label], class_weight: str | None) -> list[Label]:
-    """Return the labels, with balanced classes if `class_weight` asks for it."""
     if class_weight is None:
         return labels
     if not any(isinstance(label.target, ClassTarget) for label in labels):
-        raise ValueError(f"class_weight is {class_weight!r}, but no label is of classes: leave it out")
+        raise ValueError(f"class_weight is {class_weight!r}, but `target` contains no classes: leave it out")
     return [
         replace(label, target=replace(label.target, balanced=True)) if isinstance(label.target, ClassTarget) else label
         for label in labels
     ]
 
 
+def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
+    """Return the stratum of each distribution as a code."""
+    if strata is None:
+        return None
+    names = label_array(strata, name_index, "strata")
+    if missing_values(names).any():
+        raise ValueError("strata contain a missing value: every distribution needs a stratum")
+    numbers: dict[Hashable, int] = {}
+    codes = np.array([numbers.setdefault(name, len(numbers)) for name in names.tolist()])
+    return labels_of_samples(D, codes, names) if by_row else codes
+
+
+def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
+    """Return the positions of distributions with at least one label, and their supervision."""
+    shares = np.array([label.share for label in labels], dtype=np.float64)
+    everything = Supervision(tuple(label.target for label in labels), shares, strata)
+    labelled = np.flatnonzero(np.any([target.labelled for target in everything.targets], axis=0))
+    result = everything.at(labelled)
+    single = result.strata is not None and np.ptp(result.strata) == 0
+    return labelled, replace(result, strata=None) if single else result
+
+
+def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np.ndarray]) -> None:
+    """Raise if a label has fewer than two classes or no class of two members; warn of classes with one member.
+
+    `values` has the distinct values of each label.
+    """
+    for target, distinct in zip(labels.targets, values, strict=True):
+        if not isinstance(target, ClassTarget):
+            continue
+        codes, classes = target.levels, distinct.tolist()
+        counts = np.bincount(codes[codes >= 0])
+        if counts.size < 2:
+            raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
+        if counts.max() < 2:
+            raise ValueError(
+                "every class has a single distribution: no triplet can be formed; at least one class needs two"
+            )
+        for code in np.flatnonzero(counts == 1):
+            name = D.names[int(np.flatnonzero(codes == code)[0])]
+            warnings.warn(
+                f"class {classes[code]!r} has a single distribution ({name!r}), which is never an anchor: other "
+                "classes are only kept away from it",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def hold_out(
+    codes: np.ndarray, fraction: float, random: np.random.RandomState, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Mark a random share of every class, leaving at least two distributions of it, with undivided groups."""
+    held_out = np.zeros(codes.size, bool)
+    if fraction == 0.0:
+        return held_out
+    if groups is None:
+        for c in np.unique(codes):
+            members = random.permutation(np.flatnonzero(codes == c))
+            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
+    else:
+        _, levels = np.unique(codes, return_inverse=True)
+        counts = np.bincount(levels)
+        free = np.minimum(np.ceil(fraction * counts), np.maximum(counts - 2, 0))  # that may still be held out
+        for group in random.permutation(np.unique(groups)):
+            members = groups == group
+            needed = np.bincount(levels[members], minlength=counts.size)
+            if np.all(needed <= free):
+                held_out[members], free = True, free - needed
+    if not held_out.any():
+        raise ValueError(
+            "validation_fraction is positive, but no class has three distributions to hold one out, or every group is "
+            "larger than this share of a class"
+        )
+    return held_out
+
+
 def _columns(y: Any, n_labels: int) -> dict[str, Any]:
     """Return several labels by name, from the columns of a table or the entries of a list."""
     if hasattr(y, "columns") and hasattr(y, "iloc"):
-        columns = {f"y[{name!r}]": y.iloc[:, place] for place, name in enumerate(y.columns)}
+        columns = {f"y[{name!r}]": y.iloc[:, number] for number, name in enumerate(y.columns)}
     elif isinstance(y, list | tuple):
-        columns = {f"y[{place}]": label for place, label in enumerate(y)}
+        columns = {f"y[{number}]": label for number, label in enumerate(y)}
     elif hasattr(y, "isel") and np.ndim(y) == 2:  # xarray
-        columns = {f"y[:, {place}]": y[:, place] for place in range(y.shape[1])}
+        columns = {f"y[:, {number}]": y[:, number] for number in range(y.shape[1])}
     elif np.ndim(y) == 2:
-        columns = {f"y[:, {place}]": _as_is(label) for place, label in enumerate(np.asanyarray(y).T)}
+        columns = {f"y[:, {number}]": _unmixed(label) for number, label in enumerate(np.asanyarray(y).T)}
     else:
         raise ValueError(f"y has {np.ndim(y)} dimensions: for several labels, give a table with a column for each")
     if len(columns) != n_labels:
@@ -642,7 +639,7 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
     return columns
 
 
-def _as_is(column: np.ndarray) -> Any:
+def _unmixed(column: np.ndarray) -> Any:
     """Return a column of a table of mixed types, converted to numbers if all its values are numbers."""
     if isinstance(column, np.ma.MaskedArray):
         return column
@@ -650,8 +647,15 @@ def _as_is(column: np.ndarray) -> Any:
 
 
 def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: bool, name: str) -> Label:
+    """Validate one label; `name` is used in errors."""
     if isinstance(kind, Distances):
         return Label(_distances(y, kind.gap, D.name_index if by_row else name_index, name), np.empty(0), kind.weight)
+    if isinstance(kind, Survival):
+        times = read_survival(y, name_index, name)
+        if by_row:
+            times = SurvivalTimes(labels_of_samples(D, times.time), labels_of_samples(D, times.event))
+        check_comparable(times, name)
+        return Label(SurvivalTarget.of(times, kind.gap), np.unique(times.time[times.event]), kind.weight)
     if isinstance(kind, Ordered):
         numbers, levels = _ordered_values(y, name_index, name)
         numbers = labels_of_samples(D, numbers) if by_row else numbers
@@ -659,63 +663,46 @@ def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: b
         _check_spread(present, kind.gap, len(D), name)
         values = present if levels is None else levels[present.astype(int)]
         return Label(OrderedTarget.of(numbers, kind.gap), values, kind.weight)
-    if isinstance(kind, Survival):
-        times = read_survival(y, name_index, name)
-        if by_row:
-            times = SurvivalTimes(labels_of_samples(D, times.time), labels_of_samples(D, times.event))
-        check_comparable(times, name)
-        return Label(SurvivalTarget.of(times, kind.gap), np.unique(times.time[times.event]), kind.weight)
-    given = label_array(y, name_index, name)
-    classes, codes = _class_codes(given, name)
-    codes = labels_of_samples(D, codes, given) if by_row else codes
-    return Label(ClassTarget(codes), classes, kind.weight)
-
-
-def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted classes, and the index of each label among them (-1: missing)."""
+    labels = label_array(y, name_index, name)
     missing = missing_values(labels)
     if missing.all():
-        raise ValueError(f"{name} holds no label at all: at least two classes are needed")
+        raise ValueError(f"{name} contains no label: at least two classes are needed")
     check_classes(labels[~missing], name)
-    classes, places = np.unique(labels[~missing], return_inverse=True)
     codes = np.full(labels.size, -1)
-    codes[~missing] = places
-    return classes, codes
+    classes, codes[~missing] = np.unique(labels[~missing], return_inverse=True)
+    codes = labels_of_samples(D, codes, labels) if by_row else codes
+    return Label(ClassTarget(codes), classes, kind.weight)
 
 
 def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Return labels as numbers, NaN if missing; for ordered categories of pandas, their codes and the categories."""
     y = align_by_name(y, name_index, name)
     categories = getattr(getattr(y, "dtype", None), "categories", None)
-    if categories is None:
-        return _numbers(label_array(y, name_index, name), name), None
-    if not y.dtype.ordered:
-        raise ValueError(
-            f"{name} has categories without an order ({list(categories)[:3]}, …): order them, e.g. "
-            "pandas.Categorical(y, categories=[…], ordered=True), or give numbers"
-        )
-    places = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes, dtype=np.float64)
-    label_array(places, name_index, name)
-    return np.where(places < 0, np.nan, places), np.asarray(categories)
-
-
-def _numbers(labels: np.ndarray, name: str) -> np.ndarray:
+    if categories is not None:
+        if not y.dtype.ordered:
+            raise ValueError(
+                f"{name} has categories without an order ({list(categories)[:3]}, …): order them, e.g. "
+                "pandas.Categorical(y, categories=[…], ordered=True), or give numbers"
+            )
+        codes = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes, dtype=np.float64)
+        label_array(codes, name_index, name)
+        return np.where(codes < 0, np.nan, codes), np.asarray(categories)
+    labels = label_array(y, name_index, name)
     if labels.dtype.kind in "US" or any(isinstance(label, str) for label in labels[:1]):
         raise ValueError(
-            f"{name} holds text (e.g. {str(labels[0])!r}), whose order is not known: give numbers, or ordered "
+            f"{name} holds text (e.g. {str(labels[0])!r}), whose order is unknown: give numbers, or ordered "
             "categories, e.g. pandas.Categorical(y, categories=[…], ordered=True)"
         )
     values = np.array(real_array(labels, name), dtype=np.float64)
     if np.isinf(values).any():
-        raise ValueError(f"{name} holds an infinite value: give a finite one, or NaN where there is no label")
-    return values
+        raise ValueError(f"{name} holds an infinite value: give a finite number, or NaN for a missing label")
+    return values, None
 
 
 def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> DistanceTarget:
-    matrix, size = (
-        np.array(real_array(align_square_by_name(y, name_index, name), name), dtype=np.float64),
-        name_index.size,
-    )
+    """Validate a matrix of target distances."""
+    size = name_index.size
+    matrix = np.array(real_array(align_square_by_name(y, name_index, name), name), dtype=np.float64)
     if matrix.shape != (size, size):
         raise ValueError(f"{name} has shape {matrix.shape}: target distances between {size} need {(size, size)}")
     if np.isinf(matrix).any() or np.any(matrix < 0):
@@ -729,18 +716,18 @@ def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> D
     uneven = ~(np.abs(matrix - matrix.T) <= rounding) & ~(np.isnan(matrix) & np.isnan(matrix.T))
     if uneven.any():
         a, b = np.argwhere(uneven)[0]
-        found = f"{matrix[a, b]:g} at ({a}, {b}) and {matrix[b, a]:g} at ({b}, {a})"
-        raise ValueError(f"{name} has {found}: target distances must be symmetric")
-    others = matrix[np.triu_indices(size, 1)]
-    _check_spread(np.unique(others[~np.isnan(others)]), gap, size, name)
+        entries = f"{matrix[a, b]:g} at ({a}, {b}) and {matrix[b, a]:g} at ({b}, {a})"
+        raise ValueError(f"{name} has {entries}: target distances must be symmetric")
+    upper = matrix[np.triu_indices(size, 1)]
+    _check_spread(np.unique(upper[~np.isnan(upper)]), gap, size, name)
     np.fill_diagonal(matrix, 0.0)
     return DistanceTarget.of((matrix + matrix.T) / 2, gap)
 
 
 def _check_spread(present: np.ndarray, gap: float | None, size: int, name: str) -> None:
-    """Raise unless there are two different values that differ by more than the gap."""
+    """Raise unless two values differ by more than the gap."""
     if present.size < 2:
-        found = f"only the value {present[0]:g}" if present.size else "no value at all"
-        raise ValueError(f"{name} holds {found} for {size} distributions: at least two values are needed")
+        content = f"only the value {present[0]:g}" if present.size else "no value"
+        raise ValueError(f"{name} holds {content} for {size} distributions: at least two values are needed")
     if gap is not None and gap >= np.ptp(present):
         raise ValueError(f"gap is {gap:g}, but the values of {name} differ by at most {np.ptp(present):g}: lower it")

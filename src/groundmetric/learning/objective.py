@@ -1,10 +1,8 @@
-"""A step of learning: the GGML loss of a mini-batch of triplets, its exact gradient, Adam, and the models of metrics.
+"""One training step: triplet loss of a mini-batch, its exact gradient, Adam, and the parametrised metrics (models).
 
-The loss depends on the metric only through the transport of pairs (`GroundPairs`). Mini-batches consist of all triplets
-of some anchors. `nearest_candidates` searches neighbours for triplets of nearest neighbours.
-
-A model has the parameters of a metric and their start. Its embedding projects the points of distributions and turns
-the gradient with respect to every projected point into the gradient of the parameters; transport never sees a feature.
+The loss depends on the metric only through the transport values of pairs (`GroundPairs`). A model defines the
+parameters of a metric and their start. Its embedding projects the points of distributions, and converts the gradient
+with respect to projected points into the gradient of the parameters, so transport never uses the features.
 """
 
 from __future__ import annotations
@@ -28,56 +26,46 @@ from .labels import Supervision, Target
 from .penalties import ProximalPenalty
 from .triplets import Triplets, candidates
 
-# Distributions with fewer points are placed together: one product for many instead of many small ones.
-_SMALL = 64
-
 
 class GroundPairs(Protocol):
-    """A fixed list of pairs of distributions whose transport values depend on parameters."""
+    """Pairs of distributions (first[p], second[p]) whose transport values depend on parameters."""
 
-    first: np.ndarray  # (n_pairs,) the distributions of each pair
+    first: np.ndarray
     second: np.ndarray
     answers: Answers
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
-        """Bring these distributions up to the parameters. `learning` says that `gradient` may follow."""
-        ...
+        """Update the points of these distributions to the parameters; `learning`: a `gradient` may follow."""
 
-    def upper(self, which: np.ndarray) -> np.ndarray:
-        """Upper bounds of the present values."""
-        ...
+    def upper(self, pairs: np.ndarray) -> np.ndarray:
+        """Return upper bounds of the transport values."""
 
-    def lower(self, which: np.ndarray) -> np.ndarray:
-        """Lower bounds of the present values."""
-        ...
+    def lower(self, pairs: np.ndarray) -> np.ndarray:
+        """Return lower bounds of the transport values."""
 
-    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
-        """Exact values; may be infinite where the value is certainly at least `enough`."""
-        ...
+    def solve(self, pairs: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
+        """Return exact values; infinity is allowed for a value that is proved to be at least `enough`."""
 
-    def gradient(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
-        """Gradient of ``coefficient @ solve(which)`` with respect to the parameters of the last `place`."""
-        ...
+    def gradient(self, pairs: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        """Return the gradient of ``coefficient @ solve(pairs)`` with respect to the parameters of the last `place`."""
 
 
 @dataclass
 class Evaluation:
-    """Loss of a batch of triplets, its gradient, and the number and time of the solves."""
+    """Loss of a mini-batch, its gradient, and the number and time of the solves."""
 
     loss: float
-    active: int
+    active: int  # triplets with a positive hinge
     solved: int
-    saved: int
+    saved: int  # pairs whose solve the bounds made unnecessary
     pivots: int
-    pairs: np.ndarray  # those that were solved
+    pairs: np.ndarray  # solved pairs
     gradient: np.ndarray | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
 class Objective:
-    """Mean hinge loss over triplets, in units of a typical distance, as a function of the metric's parameters.
-
-    A triplet whose hinge is certainly 0, by bounds, needs no solve.
+    """Mean hinge loss over triplets as a function of the metric's parameters, in units of a typical distance.
 
     Parameters
     ----------
@@ -94,32 +82,32 @@ class Objective:
         self.unit = 1.0
 
     def typical_distance(self, parameters: np.ndarray, batch: np.ndarray) -> float:
-        """Mean distance over the pairs of some triplets."""
+        """Return the mean distance over the pairs of the triplets `batch`."""
         pairs = np.unique([self.triplets.near[batch], self.triplets.far[batch]])
         self.pairs.place(parameters, np.unique([self.pairs.first[pairs], self.pairs.second[pairs]]), learning=False)
         return float(self.pairs.solve(pairs).mean())
 
     def evaluate(self, parameters: np.ndarray, batch: np.ndarray, *, gradient: bool = True) -> Evaluation:
-        """Loss of the triplets `batch`, and its gradient."""
-        clock = _Clock()
-        near, far = self.triplets.near[batch], self.triplets.far[batch]
-        pairs, places = np.unique(np.concatenate([near, far]), return_inverse=True)
-        near, far = places[: near.size], places[near.size :]
+        """Return the loss of the triplets `batch`, and its gradient."""
+        laps = [time.perf_counter()]
+        pairs, positions = np.unique(
+            np.concatenate([self.triplets.near[batch], self.triplets.far[batch]]), return_inverse=True
+        )
+        near_pair, far_pair = positions[: batch.size], positions[batch.size :]
         distributions = np.unique([self.pairs.first[pairs], self.pairs.second[pairs]])
         self.pairs.place(parameters, distributions, learning=gradient)
-        clock.lap("project")
+        laps.append(time.perf_counter())
 
         margin = self.margin * self.unit
-        values, open_ = self._values(pairs, near, far, margin)
+        values, undecided = self._values(pairs, near_pair, far_pair, margin)
         solved = np.flatnonzero(np.isfinite(values))
-        clock.lap("transport")
+        laps.append(time.perf_counter())
 
         hinge = np.zeros(batch.size)
-        # A far value of infinity, or a near value of NaN, means that the hinge is certainly 0: `fmax` ignores NaN.
-        hinge[open_] = np.fmax(values[near[open_]] - values[far[open_]] + margin, 0.0)
+        # An infinite far value or a NaN near value proves that the hinge is 0; `fmax` ignores NaN.
+        hinge[undecided] = np.fmax(values[near_pair[undecided]] - values[far_pair[undecided]] + margin, 0.0)
         active = hinge > 0
         weight = None if self.triplets.weight is None else self.triplets.weight[batch]
-        heavy = None if weight is None else weight[active]
         result = Evaluation(
             loss=float((hinge if weight is None else weight * hinge).mean()) / self.unit,
             active=int(active.sum()),
@@ -129,131 +117,129 @@ class Objective:
             pairs=pairs[solved],
         )
         if gradient:
-            # A pair counts once for every active triplet that wants it near, and against every one that wants it far.
-            coefficient = np.bincount(near[active], heavy, pairs.size) - np.bincount(far[active], heavy, pairs.size)
-            pulling = np.flatnonzero(coefficient)
-            share = coefficient[pulling] / (batch.size * self.unit)
-            result.gradient = self.pairs.gradient(pairs[pulling], share)
-            clock.lap("gradient")
-        result.seconds = clock.laps
+            # d loss / d value: plus one for every active triplet with this near pair, minus one with this far pair.
+            active_weight = None if weight is None else weight[active]
+            coefficient = np.bincount(near_pair[active], active_weight, pairs.size)
+            coefficient = coefficient - np.bincount(far_pair[active], active_weight, pairs.size)
+            nonzero = np.flatnonzero(coefficient)
+            result.gradient = self.pairs.gradient(pairs[nonzero], coefficient[nonzero] / (batch.size * self.unit))
+            laps.append(time.perf_counter())
+        result.seconds = dict(zip(("project", "transport", "gradient"), np.diff(laps).tolist(), strict=False))
         return result
 
     def _values(
-        self, pairs: np.ndarray, near: np.ndarray, far: np.ndarray, margin: float
+        self, pairs: np.ndarray, near_pair: np.ndarray, far_pair: np.ndarray, margin: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Exact values of the pairs that the loss of these triplets depends on, and which triplets may have a loss.
+        """Return the values of the pairs that the loss needs, and a mask of the triplets that bounds do not decide.
 
-        The hinge of a triplet is max(near - far + margin, 0). Its gradient needs exact plans, but only if it is
-        positive, and most triplets are satisfied later in training. Solves are avoided in three steps:
+        The hinge of a triplet is max(near - far + margin, 0). The loss needs exact values, and its gradient optimal
+        plans, only of triplets with a positive hinge. Later in training most triplets are satisfied, and bounds prove
+        this without a solve:
 
-        1. Bounds without a solve. A triplet with ``upper(near) - lower(far) + margin <= 0`` is satisfied and not looked
-           at again (`open_` marks the others).
-        2. Near pairs of open triplets that violate the margin even if the far pair is as far as its upper bound allows.
-           These triplets are violated for certain, or nearly so, and their near pairs are needed in any case.
-        3. Far pairs. ``enough[pair]`` is the value from which on all its triplets are satisfied, so that the solver may
-           stop as soon as the old potentials, made feasible, prove that the value is at least this (result: infinity).
-           It is infinite, so that the solve is exact, for pairs of triplets that are violated by the upper bounds,
-           whose gradient needs the plan, and for pairs that are the near pair of another triplet.
-        4. The near pairs that are still missing, of triplets that the far values did not rule out.
+        0. A triplet with ``upper(near) - lower(far) + margin <= 0`` is satisfied, and is not looked at again.
+        1. Solve the near pairs of triplets that are violated even if both values are at their upper bounds. Most of
+           these are active, and then need the exact near value in any case.
+        2. Solve the far pairs, with permission to stop early. ``enough[pair]`` is the value from which on all triplets
+           with this far pair are satisfied. The solver returns infinity as soon as the potentials of the last solve,
+           made feasible for the new costs, prove that the value is at least this. `enough` is infinite, and the solve
+           exact, if a triplet is violated by the upper bounds (its gradient needs the plan of the far pair), or if the
+           pair is the near pair of another triplet (which needs its finite value).
+        3. Solve the remaining near pairs of triplets that the far values of step 2 do not prove satisfied.
 
-        A value is NaN if the pair was not solved, and infinite if the solve stopped at `enough`. The exact values and
-        gradients do not depend on the bounds: they only decide which solves are skipped.
+        In the result, NaN means that the pair was not solved, and infinity that its solve stopped at `enough`. Loss and
+        gradient do not depend on the bounds, which only decide the solves that are skipped.
         """
         upper, values = self.pairs.upper(pairs), np.full(pairs.size, np.nan)
-        open_ = upper[near] - self.pairs.lower(pairs)[far] + margin > 0
-        near, far = near[open_], far[open_]
+        undecided = upper[near_pair] - self.pairs.lower(pairs)[far_pair] + margin > 0
+        near_pair, far_pair = near_pair[undecided], far_pair[undecided]
 
         def violated(near_values: np.ndarray, far_values: np.ndarray) -> np.ndarray:
-            with np.errstate(invalid="ignore"):  # inf - inf: neither pair has a plan yet, so nothing is known
+            with np.errstate(invalid="ignore"):  # inf - inf (no plan for either pair yet) is NaN: not violated
                 return near_values - far_values + margin > 0
 
-        def solve(some: np.ndarray, enough: np.ndarray | None = None) -> None:
-            some = np.unique(some[np.isnan(values[some])])
-            values[some] = self.pairs.solve(pairs[some], None if enough is None else enough[some])
-            upper[some] = np.fmin(values[some], upper[some])
+        def solve(selected: np.ndarray, enough: np.ndarray | None = None) -> None:
+            selected = np.unique(selected[np.isnan(values[selected])])
+            values[selected] = self.pairs.solve(pairs[selected], None if enough is None else enough[selected])
+            upper[selected] = np.fmin(values[selected], upper[selected])
 
-        solve(near[violated(upper[near], upper[far])])
+        solve(near_pair[violated(upper[near_pair], upper[far_pair])])
         enough = np.full(pairs.size, -np.inf)
-        np.maximum.at(enough, far, upper[near] + margin)
-        enough[far[violated(upper[near], upper[far])]] = np.inf
-        enough[near] = np.inf
-        solve(far, enough)
-        solve(near[violated(upper[near], values[far])])
-        return values, open_
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = now - self._last
-        self._last = now
+        np.maximum.at(enough, far_pair, upper[near_pair] + margin)
+        enough[far_pair[violated(upper[near_pair], upper[far_pair])]] = np.inf
+        enough[near_pair] = np.inf
+        solve(far_pair, enough)
+        solve(near_pair[violated(upper[near_pair], values[far_pair])])
+        return values, undecided
 
 
 def nearest_candidates(
     masses: Masses,
     z: np.ndarray,
-    known: Supervision,
+    labels: Supervision,
     held_out: np.ndarray,
     n_neighbors: int,
     threads: Threads,
     *,
     cost: Cost = Cost.EUCLIDEAN,
 ) -> np.ndarray:
-    """Distances of every distribution to its nearest candidates of each level, infinite where they were not needed.
+    """Return distances of every distribution to its nearest candidates of each level; infinity for all other pairs.
 
-    Lower bounds rule most pairs out without a solve. Distributions that are held out are not looked for.
+    Lower bounds rule most pairs out without a solve. Held-out distributions are not candidates.
     """
-    finder = Finder(masses, z, threads, cost=cost)
-    n = len(masses)
+    finder, n = Finder(masses, z, threads, cost=cost), len(masses)
     rows, cols = np.triu_indices(n, 1)
     lower = np.full((n, n), np.inf)
     lower[rows, cols] = lower[cols, rows] = finder.lower(rows, cols)
+    # One search per level: of all anchors in their first level, in their second level, and so on.
+    masks: dict[tuple[Any, ...], np.ndarray] = {}
+    for number, target in enumerate(labels.targets):
+        for candidate in candidates(target, held_out, labels.strata):
+            sides = [candidate.near] if candidate.far is candidate.near else [candidate.near, candidate.far]
+            for side, pools in enumerate(sides):
+                for level, pool in enumerate(pools):
+                    mask = masks.setdefault((number, side, level), np.zeros((n, n), bool))
+                    mask[candidate.anchor, pool.all()] = True
     distances = np.full((n, n), np.inf)
-    for wanted in _by_place(known, held_out, n):
-        exact = nearest(np.where(wanted, lower, np.inf), min(n_neighbors, n), finder.solve, finder.sharpen)
+    for mask in masks.values():
+        exact = nearest(np.where(mask, lower, np.inf), min(n_neighbors, n), finder.solve, finder.sharpen)
         np.minimum(distances, exact, out=distances)
     return distances
 
 
-def _by_place(known: Supervision, held_out: np.ndarray, n: int) -> list[np.ndarray]:
-    """Masks (anchor, candidate): the first levels of all anchors, the second ones, and so on."""
-    masks: dict[tuple[Any, ...], np.ndarray] = {}
-    for label, target in enumerate(known.targets):
-        for some in candidates(target, held_out, known.strata):
-            sides = {"near": some.near} if some.far is some.near else {"near": some.near, "far": some.far}
-            for side, pools in sides.items():
-                for place, pool in enumerate(pools):
-                    mask = masks.setdefault((label, side, place), np.zeros((n, n), bool))
-                    mask[some.anchor, pool.all()] = True
-    return list(masks.values())
+def nearest_agreement(
+    masses: Masses, z: np.ndarray, codes: np.ndarray, threads: Threads, *, cost: Cost = Cost.EUCLIDEAN
+) -> float:
+    """Return the share of distributions whose nearest distribution is of their class, in classes of two or more."""
+    finder, n = Finder(masses, z, threads, cost=cost), len(masses)
+    rows, cols = np.triu_indices(n, 1)
+    lower = np.full((n, n), np.inf)
+    lower[rows, cols] = lower[cols, rows] = finder.lower(rows, cols)
+    closest = np.argmin(nearest(lower, 1, finder.solve, finder.sharpen), axis=1)
+    repeated = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=1)[codes] > 1)
+    return float(np.mean(codes[closest[repeated]] == codes[repeated]))
 
 
-def grouped(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:
-    """The chosen triplets that are learned from together: of a mini-batch, or at least of an anchor.
-
-    They share distributions and pairs, so that a step needs few projections and solves.
-    """
-    group = (triplets.j if triplets.batch is None else triplets.batch)[chosen]
+def grouped(triplets: Triplets, selected: np.ndarray) -> list[np.ndarray]:
+    """Divide the selected triplets into groups that share distributions: by mini-batch, or else by anchor."""
+    group = (triplets.j if triplets.batch is None else triplets.batch)[selected]
     order = np.argsort(group, kind="stable")
-    return np.split(chosen[order], np.flatnonzero(np.diff(group[order])) + 1)
+    return np.split(selected[order], np.flatnonzero(np.diff(group[order])) + 1)
 
 
 def mini_batches(groups: list[np.ndarray], size: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Mini-batches of about `size` triplets: whole groups in random order."""
-    order = [groups[place] for place in random.permutation(len(groups))]
+    """Return mini-batches of about `size` triplets: undivided groups in random order."""
+    order = [groups[number] for number in random.permutation(len(groups))]
     ends = np.cumsum([group.size for group in order])
     n_batches = max(1, int(np.ceil(ends[-1] / size)))
     middles = (ends[:-1] + ends[1:]) / 2.0  # a batch ends with the group whose end is nearest
     cuts = 1 + np.searchsorted(middles, ends[-1] * np.arange(1, n_batches) / n_batches)
     parts = np.split(np.arange(len(order)), np.unique(cuts))
-    return [np.concatenate([order[place] for place in part]) for part in parts if part.size]
+    return [np.concatenate([order[number] for number in part]) for part in parts if part.size]
 
 
 class Optimiser(Protocol):
+    """Optimiser of the parameters; to be checkpointed, it also needs `state` and `restore`."""
+
     learning_rate: float
 
     def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray: ...
@@ -262,7 +248,7 @@ class Optimiser(Protocol):
 class Adam:
     """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink.
 
-    Steps are of about `learning_rate` per entry, whatever the gradient's scale.
+    A step changes each entry by about `learning_rate`, independently of the scale of the gradient.
     """
 
     def __init__(self, learning_rate: float, decay: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8) -> None:
@@ -274,24 +260,25 @@ class Adam:
         self._square: np.ndarray | float = 0.0
 
     def state(self) -> dict[str, Any]:
-        """What the next steps depend on, for `restore`."""
+        """Return the state that the next steps depend on."""
         return {"steps": self._steps, "mean": self._mean, "square": self._square}
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
         self._steps, self._mean, self._square = state["steps"], state["mean"], state["square"]
 
     def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """W after one step against the gradient."""
+        """Return W after one step against the gradient."""
         mean, square = self._moments(gradient, gradient)
         return W - self.learning_rate * mean / (np.sqrt(square) + self._epsilon)
 
     def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: ProximalPenalty, weight: float) -> np.ndarray:
-        """W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
+        """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
 
-        Both use the same step sizes, entry by entry: W stays where it is exactly if the penalty balances the gradient,
-        which a proximal step of one size behind Adam's of many would miss. Entries that the penalty ties together
-        (`penalty.tied`) share theirs. The sizes follow the gradient of the sum, so they are bounded when no triplet
-        pulls.
+        Both steps use the same step size for an entry, so W is a fixed point exactly if the penalty balances the
+        gradient. A proximal step of a single size after Adam's steps of many sizes would have other fixed points.
+        Entries that the penalty ties together (`penalty.tied`) share a step size. Step sizes follow the gradient of the
+        sum of loss and penalty, which bounds them if no triplet is active.
         """
         total = gradient + weight * penalty.gradient(W)
         mean, square = self._moments(gradient, total)
@@ -299,7 +286,7 @@ class Adam:
         return penalty.proximal(W - size * mean, size * weight)
 
     def _moments(self, gradient: np.ndarray, scaling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Averages of the gradient, and of the square of what the steps are scaled by, without their first bias."""
+        """Return bias-corrected running averages of the gradient and of the square of `scaling`."""
         first, second = self._decay
         self._steps += 1
         self._mean = first * self._mean + (1.0 - first) * gradient
@@ -308,43 +295,33 @@ class Adam:
 
 
 class Embedding(Protocol):
-    """A map of points that depends on parameters, an array."""
+    """Map of points to `n_components` dimensions that depends on parameters."""
 
     n_components: int
 
     def place(
         self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Each of these distributions with its points' places, (its size, n_components).
-
-        `learning` says that `pull_back` may follow.
-        """
-        ...
+        """Yield each distribution with its embedded points; `learning`: `pull_back` may follow."""
 
     def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
-        """Gradient of the parameters of the last `place`.
+        """Return the gradient of the parameters of the last `place`.
 
-        `pull` (n_points, n_components) is the gradient with respect to every place; it is 0 outside `distributions`.
+        `pull`, shape (n_points, n_components), is the gradient with respect to the embedded points; it is 0 outside
+        `distributions`.
         """
-        ...
+
+
+# Distributions with fewer points are projected in blocks of this many: one product instead of many small ones.
+_SMALL = 64
 
 
 class LinearEmbedding:
     """Linear projection of points, Z = X Wᵀ, where the parameters W apply to standardised features.
 
-    The standardisation is folded into the product, so that no copy of the points is made. The gradient F with respect
-    to the projected points becomes the gradient Fᵀ X with respect to W.
-
-    Parameters
-    ----------
-    D : Distributions
-        The cohort.
-    n_components : int
-        Number of rows of W.
-    scale : array of shape (n_features,)
-        Standard deviation of each feature.
-    centre : array of shape (n_features,)
-        Mean of each feature.
+    The standardisation is folded into the product, which avoids a copy of the points. Projected points are shifted by
+    the projected mean, which changes no distance. The gradient F with respect to the projected points becomes the
+    gradient Fᵀ X with respect to W.
     """
 
     def __init__(self, D: Distributions, n_components: int, scale: np.ndarray, centre: np.ndarray) -> None:
@@ -354,24 +331,21 @@ class LinearEmbedding:
     def place(
         self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Places less a common shift, which changes no distance."""
-        components = parameters / self._scale
+        self._shape, components = parameters.shape, parameters / self._scale
         shift = self._shift(components)
-        for some, rows in self._blocks(distributions):
+        for members, rows in self._blocks(distributions):
             z = self._product(self._D.points[rows], components) - shift
-            ends = np.cumsum(self._D.sizes[some])
-            for d, end in zip(some, ends, strict=True):
+            ends = np.cumsum(self._D.sizes[members])
+            for d, end in zip(members, ends, strict=True):
                 yield d, z[end - self._D.sizes[d] : end]
 
     def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
         total = np.zeros(self._shape)
         for _, rows in self._blocks(distributions):
-            total += self._gradient(self._points(rows), pull[rows])
+            # Only these rows are copied if the cohort is float32.
+            points = self._D.points[rows].astype(np.float64, copy=False)
+            total += self._gradient(points, pull[rows])
         return total / self._scale
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.n_components, self._scale.size
 
     def _shift(self, components: np.ndarray) -> np.ndarray:
         return components @ self._centre
@@ -383,35 +357,23 @@ class LinearEmbedding:
         return (points.T @ pull).T if sparse.issparse(points) else pull.T @ points
 
     def _blocks(self, distributions: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
-        """Distributions with their rows: a large one by itself, as a slice without a copy, small ones together."""
-        small = self._D.sizes[distributions] < _SMALL
+        """Yield distributions with their rows: a large one alone, as a slice without a copy, small ones in blocks."""
+        bounds, small = self._D.bounds, self._D.sizes[distributions] < _SMALL
         for d in distributions[~small]:
-            yield np.array([d]), slice(self._D.bounds[d], self._D.bounds[d + 1])
+            yield np.array([d]), slice(bounds[d], bounds[d + 1])
         for low in range(0, int(small.sum()), _SMALL):
-            some = distributions[small][low : low + _SMALL]
-            yield some, np.concatenate([np.arange(self._D.bounds[d], self._D.bounds[d + 1]) for d in some])
-
-    def _points(self, rows: Any) -> Any:
-        """Points in float64: only these rows are copied where the cohort is float32."""
-        return self._D.points[rows].astype(np.float64, copy=False)
+            members = distributions[small][low : low + _SMALL]
+            yield members, np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in members])
 
 
 class DiagonalEmbedding(LinearEmbedding):
-    """Z = X diag(w): every feature is a component of its own. The parameters are w, (1, n_features)."""
-
-    def __init__(self, D: Distributions, scale: np.ndarray, centre: np.ndarray) -> None:
-        super().__init__(D, scale.size, scale, centre)
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return 1, self._scale.size
+    """Weighted features, Z = X diag(w). The parameters are w, shape (1, n_features)."""
 
     def _shift(self, components: np.ndarray) -> np.ndarray:
         return components[0] * self._centre
 
     def _product(self, points: Any, components: np.ndarray) -> np.ndarray:
-        weighted = points.multiply(components) if sparse.issparse(points) else points * components
-        return weighted.toarray() if sparse.issparse(weighted) else weighted
+        return points.multiply(components).toarray() if sparse.issparse(points) else points * components
 
     def _gradient(self, points: Any, pull: np.ndarray) -> np.ndarray:
         weighted = points.multiply(pull) if sparse.issparse(points) else points * pull
@@ -419,68 +381,55 @@ class DiagonalEmbedding(LinearEmbedding):
 
 
 class EmbeddedPairs:
-    """Pairs whose points an embedding places: transport sees only the places, and hands back the pull on each."""
+    """Transport between embedded points, with the gradient of the embedding's parameters (a `GroundPairs`)."""
 
     def __init__(self, embedding: Embedding, transport: PairTransport) -> None:
         self.embedding, self.transport = embedding, transport
         self.first, self.second, self.answers = transport.first, transport.second, transport.answers
         self.upper, self.lower, self.solve = transport.upper, transport.lower, transport.solve
+        self.state, self.restore = transport.state, transport.restore
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
         for d, z in self.embedding.place(parameters, distributions, learning=learning):
             self.transport.move(d, z)
 
-    def state(self) -> dict[str, np.ndarray]:
-        return self.transport.state()
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        self.transport.restore(state)
-
-    def gradient(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
-        pull = self.transport.pull(which, coefficient)
-        return self.embedding.pull_back(pull, np.unique([self.first[which], self.second[which]]))
-
-
-# Rows of the linear start that the weights of a diagonal metric are taken from.
-_FEW = 5
+    def gradient(self, pairs: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        pull = self.transport.pull(pairs, coefficient)
+        return self.embedding.pull_back(pull, np.unique([self.first[pairs], self.second[pairs]]))
 
 
 class Model(Protocol):
-    """A family of metrics with parameters, an array."""
+    """Family of metrics with an array of parameters."""
 
     cost: Cost
 
     def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
-        """First parameters; ``components(k)`` gives a linear metric of k rows to begin with."""
-        ...
+        """Return the first parameters; ``components(k)`` returns a linear metric of k rows to start from."""
 
     def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
-        """Pairs of distributions as a function of the parameters; `options` as in PairTransport."""
-        ...
+        """Return pairs of distributions as a function of the parameters; `options` as in PairTransport."""
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        """Places of all points."""
-        ...
+        """Return all points, embedded."""
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
-        """The parameters as rows of W, for penalties on linear metrics."""
-        ...
+        """Return the parameters as rows of W, for penalties on linear metrics."""
 
     def chain(self, gradient: np.ndarray) -> np.ndarray:
-        """Gradient of the parameters from that of `rows`."""
-        ...
+        """Return the gradient of the parameters from the gradient of `rows`."""
 
     def optimiser(self, learning_rate: float) -> Optimiser: ...
 
     def keep(self, parameters: np.ndarray) -> Any:
-        """Everything that `metric` needs later, when the parameters have moved on."""
-        ...
+        """Return a copy of all that `metric` needs, which later steps do not change."""
 
-    def metric(self, kept: Any, features: Sequence[str] | None, variances: np.ndarray) -> Any: ...
+    def metric(self, state: Any, features: Sequence[str] | None, variances: np.ndarray) -> Any: ...
 
 
 class LinearModel:
     """d(x, y) = |W(x - y)|, W of shape (n_components, n_features) for standardised features."""
+
+    embedding: type[LinearEmbedding] = LinearEmbedding
 
     def __init__(self, n_components: int, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         self.n_components, self.scale, self.centre, self.cost = n_components, scale, centre, cost
@@ -488,13 +437,10 @@ class LinearModel:
     def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
         return components(self.n_components)
 
-    def embedding(self, D: Distributions) -> LinearEmbedding:
-        return LinearEmbedding(D, self.n_components, self.scale, self.centre)
-
     def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
-        embedding = self.embedding(D)
-        k = embedding.n_components
-        return EmbeddedPairs(embedding, pair_transport(Masses.of(D), first, second, k, cost=self.cost, **options))
+        embedding = self.embedding(D, self.n_components, self.scale, self.centre)
+        transport = pair_transport(Masses.of(D), first, second, self.n_components, cost=self.cost, **options)
+        return EmbeddedPairs(embedding, transport)
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
         components = parameters / self.scale
@@ -510,32 +456,30 @@ class LinearModel:
         return Adam(learning_rate)
 
     def keep(self, parameters: np.ndarray) -> np.ndarray:
-        return parameters
+        return parameters  # steps return new arrays
 
-    def metric(self, kept: np.ndarray, features: Sequence[str] | None, variances: np.ndarray) -> GroundMetric:
-        return GroundMetric(kept / self.scale, features, variances=variances, cost=self.cost)
+    def metric(self, state: np.ndarray, features: Sequence[str] | None, variances: np.ndarray) -> GroundMetric:
+        return GroundMetric(state / self.scale, features, variances=variances, cost=self.cost)
 
 
 class DiagonalModel(LinearModel):
-    """A weight for every feature: W = diag(w). The parameters are w, (1, n_features), for standardised features.
+    """Weight for every feature, W = diag(w). The parameters are w, shape (1, n_features), for standardised features.
 
     The metric depends on w² alone, so a weight that has become 0 stays 0.
     """
+
+    embedding = DiagonalEmbedding
 
     def __init__(self, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         super().__init__(scale.size, scale, centre, cost)
 
     def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
-        """As much weight for a feature as a linear metric of few rows gives it."""
-        return np.linalg.norm(components(min(_FEW, self.scale.size)), axis=0, keepdims=True)
-
-    def embedding(self, D: Distributions) -> DiagonalEmbedding:
-        return DiagonalEmbedding(D, self.scale, self.centre)
+        """Return the norms of the columns of a linear start, of as many rows as a linear metric has by default."""
+        return np.linalg.norm(components(min(5, self.scale.size)), axis=0, keepdims=True)
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        weights = parameters[0] / self.scale
         points = D.points.toarray() if sparse.issparse(D.points) else D.points
-        return (points - self.centre) * weights
+        return (points - self.centre) * (parameters[0] / self.scale)
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
         return np.diag(parameters[0])
@@ -543,52 +487,50 @@ class DiagonalModel(LinearModel):
     def chain(self, gradient: np.ndarray) -> np.ndarray:
         return np.diagonal(gradient)[None]
 
-    def metric(self, kept: np.ndarray, features: Sequence[str] | None, variances: np.ndarray) -> GroundMetric:
-        return DiagonalMetric(np.abs(kept[0]) / self.scale, features, variances=variances, cost=self.cost)
+    def metric(self, state: np.ndarray, features: Sequence[str] | None, variances: np.ndarray) -> GroundMetric:
+        return DiagonalMetric(np.abs(state[0]) / self.scale, features, variances=variances, cost=self.cost)
 
 
-# Where learning starts: the first rows of W tell the labels apart, the others are small and random. The problem is not
-# convex: from a random W alone, learning often ends at chance on data with many noise features.
+# The start of learning: the first rows of W separate the labels, the remaining rows are small and random. The loss is
+# not convex: from a random W alone, learning often ends at chance on data with many noise features.
 
-# Root mean square of the entries of the leading row. It sets how large a step of `learning_rate` is beside W; margin
-# and strength are relative, so it has no other effect.
+# Root mean square of the entries of the leading row. It sets the size of a step of `learning_rate` relative to W. It
+# has no other effect, because margin and strength are relative.
 _ENTRY = 1.0 / 16.0
-# The random rows beside the leading one: small, so that noise features start with little weight.
-_REST = 0.1
-# Points that the covariance is estimated from at most; more do not change the start visibly, but cost passes over them.
+# Size of the random rows relative to the leading row: small, to give noise features little weight at the start.
+_RANDOM_ROWS = 0.1
+# Points from which the covariance is estimated, at most; more points do not change the start visibly.
 _MOST_POINTS = 4000
-# Entries of those that are copied at a time: 1 MB.
+# Entries of the points that are copied at a time: 1 MB of float64.
 _BLOCK = 2**17
 
 
 def discriminating_start(
-    D: Distributions, known: Supervision, scale: np.ndarray, n_components: int, random: np.random.RandomState
+    D: Distributions, labels: Supervision, scale: np.ndarray, n_components: int, random: np.random.RandomState
 ) -> np.ndarray:
-    """Components for standardised features: discriminants by their strength, then random rows."""
-    directions = _strongest(D, known, scale, random)[:n_components]
+    """Return components for standardised features: discriminants in order of strength, then random rows."""
+    if len(labels.targets) == 1:
+        directions = discriminants(D, labels.targets[0], scale, random, strata=labels.strata)
+    else:
+        # Discriminants of each label from the distributions that have it, weighted by the label's share of the loss.
+        rows = []
+        for target, share in zip(labels.targets, labels.shares, strict=True):
+            labelled = np.flatnonzero(target.labelled)
+            strata = None if labels.strata is None else labels.strata[labelled]
+            rows.append(share * discriminants(D[labelled], target.at(labelled), scale, random, strata=strata))
+        directions = np.vstack(rows)
+        directions = directions[np.argsort(-np.linalg.norm(directions, axis=1), kind="stable")]
+    directions = directions[:n_components]
     leading = np.linalg.norm(directions[0]) if len(directions) else 0.0
-    if leading == 0.0:  # the class means coincide: there is no direction to begin with
+    if leading == 0.0:  # the class means coincide
         return random_start(scale, n_components, random)
-    rest = _REST * random_start(scale, n_components - len(directions), random)
-    return np.vstack([directions * (_ENTRY * np.sqrt(scale.size) / leading), rest])
+    remaining = _RANDOM_ROWS * random_start(scale, n_components - len(directions), random)
+    return np.vstack([directions * (_ENTRY * np.sqrt(scale.size) / leading), remaining])
 
 
 def random_start(scale: np.ndarray, n_components: int, random: np.random.RandomState) -> np.ndarray:
-    """Uniform entries, as in the paper."""
+    """Return uniform random entries, as in the paper."""
     return random.uniform(-1.0, 1.0, (n_components, scale.size)) * (_ENTRY * np.sqrt(3.0))
-
-
-def _strongest(D: Distributions, known: Supervision, scale: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-    """The discriminants of all labels, each from the distributions that have it, as strong as its share of the loss."""
-    if len(known.targets) == 1:
-        return discriminants(D, known.targets[0], scale, random, strata=known.strata)
-    rows = []
-    for target, share in zip(known.targets, known.shares, strict=True):
-        seen = np.flatnonzero(target.labelled)
-        strata = None if known.strata is None else known.strata[seen]
-        rows.append(share * discriminants(D[seen], target.at(seen), scale, random, strata=strata))
-    directions = np.vstack(rows)
-    return directions[np.argsort(-np.linalg.norm(directions, axis=1), kind="stable")]
 
 
 def discriminants(
@@ -599,12 +541,13 @@ def discriminants(
     *,
     strata: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Directions along which the means of distributions follow the label, against the spread of points around it.
+    """Return directions along which the means of distributions follow the label, the strongest first.
 
-    Of classes or a few values, a linear discriminant of their means; of many values, the regression of the means on
-    them. The covariance is shrunk half way to the identity: there are more features than distributions. Strongest
-    first, each as long as the class means (or those of values a standard deviation apart) lie apart along it; at most
-    one direction less than there are classes. With strata, all this within strata.
+    For classes, or at most `MOST_LEVELS` values, these are linear discriminants of the means; for more values, the
+    regression of the means on them. The covariance of points around their expected mean is shrunk half way to the
+    identity, because cohorts often have more features than distributions. The norm of a direction is the distance of
+    the class means along it (of values one standard deviation apart). There are fewer directions than classes. With
+    strata, means are compared within strata.
     """
     means = D.means() / scale
     design, effects, between = _label_effects(target, means, strata)
@@ -620,15 +563,16 @@ def discriminants(
 def _label_effects(
     target: Target, means: np.ndarray, strata: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A design and effects whose product follows the means, and the effects that tell labels apart."""
+    """Return a design and effects whose product predicts the means, and the effects without the overall mean."""
     response = target.response()
     if strata is None and target.few_levels:
         level_means = np.stack([means[column > 0].mean(axis=0) for column in response.T])
         return response, level_means, level_means - level_means.mean(axis=0)
-    centred, rest = response - response.mean(axis=0), means - means.mean(axis=0)
-    if strata is not None:  # compare within strata: what sets them apart is no effect of the label
-        centred, rest = _within(centred, strata), _within(rest, strata)
-    effects = np.linalg.lstsq(centred, rest, rcond=1e-8)[0]
+    x, y = response - response.mean(axis=0), means - means.mean(axis=0)
+    if strata is not None:  # regress deviations from the mean of the stratum
+        members = (strata[:, None] == np.unique(strata)).astype(np.float64)
+        x, y = (v - members @ ((members.T @ v) / members.sum(axis=0)[:, None]) for v in (x, y))
+    effects = np.linalg.lstsq(x, y, rcond=1e-8)[0]
     if target.few_levels:
         effects = effects - effects.mean(axis=0)
     offset = means.mean(axis=0) - response.mean(axis=0) @ effects
@@ -636,49 +580,32 @@ def _label_effects(
     return design, np.vstack([effects, offset]), effects
 
 
-def _within(values: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    """Deviations from the mean of the stratum."""
-    members = (strata[:, None] == np.unique(strata)).astype(np.float64)
-    return values - members @ ((members.T @ values) / members.sum(axis=0)[:, None])
-
-
 def _shrunk_covariance(
     D: Distributions, design: np.ndarray, effects: np.ndarray, scale: np.ndarray, random: np.random.RandomState
 ) -> LinearOperator:
-    """(covariance of standardised points around what their label lets expect + identity) / 2, as products only."""
+    """Return (covariance of standardised points around the prediction from their label + identity) / 2.
+
+    The matrix is not formed: it has n_features² entries. A product makes one pass over the points, in blocks of rows
+    that bound the memory. Sparse rows are copied once, because selecting them takes longer than multiplying.
+    """
     rows = np.arange(D.points.shape[0])
     if rows.size > _MOST_POINTS:
         rows = np.sort(random.choice(rows, _MOST_POINTS, replace=False))
     owner = np.searchsorted(D.bounds, rows, side="right") - 1
     members = sparse.csr_matrix(design)[owner]
-    blocks = _row_blocks(D.points, rows)
+    copied = D.points[rows].astype(np.float64, copy=False) if sparse.issparse(D.points) else None
+    size = rows.size if copied is not None else max(1, _BLOCK // D.points.shape[1])
 
     def product(x: np.ndarray) -> np.ndarray:
         x = x.ravel()
         expected, weights = members @ (effects @ x), x / scale
         spread, centred = np.zeros(scale.size), np.empty(rows.size)
-        for here, points in blocks():
-            centred[here] = points @ weights - expected[here]
-            spread += points.T @ centred[here]
+        for low in range(0, rows.size, size):
+            block = slice(low, min(low + size, rows.size))
+            points = D.points[rows[block]].astype(np.float64, copy=False) if copied is None else copied
+            centred[block] = points @ weights - expected[block]
+            spread += points.T @ centred[block]
         spread = spread / scale - effects.T @ (members.T @ centred)
         return 0.5 * (spread / rows.size + x)
 
     return LinearOperator((scale.size, scale.size), matvec=product, dtype=np.float64)
-
-
-def _row_blocks(points: Any, rows: np.ndarray) -> Callable[[], Iterator[tuple[slice, Any]]]:
-    """Some rows of the points, again and again: a few at a time, so that memory holds no copy of them all.
-
-    Of sparse points a copy is small, and to choose rows takes longer than to use them: they are copied once.
-    """
-    if sparse.issparse(points):
-        chosen = points[rows].astype(np.float64, copy=False)
-        return lambda: iter([(slice(0, rows.size), chosen)])
-    size = max(1, _BLOCK // points.shape[1])
-
-    def blocks() -> Iterator[tuple[slice, Any]]:
-        for low in range(0, rows.size, size):
-            here = slice(low, min(low + size, rows.size))
-            yield here, points[rows[here]].astype(np.float64, copy=False)
-
-    return blocks

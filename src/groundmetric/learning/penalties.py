@@ -1,13 +1,13 @@
-"""Penalties on the components: objects with a value and a gradient, so that a user's own takes a few lines.
+"""Penalties on the components: any object with a value and a gradient.
 
     class MyPenalty:
         def value(self, W): ...        # a number
         def gradient(self, W): ...     # an array of W's shape
 
-Pass an instance as `penalty`; `strength` multiplies it. Where a penalty has a kink, `gradient` gives the subgradient of
-least norm. Steps along a gradient never land on a kink: for zeros that are exactly 0, add
+Pass an instance as `penalty`; `strength` multiplies it. At a kink, `gradient` returns the subgradient of least norm.
+Steps along a gradient never land on a kink. For entries that are exactly 0, add
 
-        tied = (0,)                        # axes of W over which `step` must be one number: () none, (0, 1) all
+        tied = (0,)                        # axes of W over which `step` must be constant: () none, (0, 1) all
         def proximal(self, W, step): ...   # the V that minimises step · value(V) + |V - W|² / 2
 """
 
@@ -24,8 +24,8 @@ from .labels import Supervision
 class Penalty(Protocol):
     """Penalty on the components W: any object with ``value(W)`` and ``gradient(W)``.
 
-    Passed as `penalty` to the learner, it is applied to W for standardised features (of a diagonal metric, the weights
-    as one row), multiplied by `strength` and divided by its value at the start.
+    Passed as `penalty` to the learner, it is applied to W for standardised features (for a diagonal metric, to the
+    weights as one row), multiplied by `strength` and divided by its value at the start.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Penalty(Protocol):
     """
 
     def value(self, W: np.ndarray) -> float:
-        """Value of the penalty.
+        """Return the value of the penalty.
 
         Parameters
         ----------
@@ -58,12 +58,12 @@ class Penalty(Protocol):
         Returns
         -------
         float
-            A number that is not negative.
+            Non-negative number.
         """
         ...
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Gradient of the value; where it has a kink, the subgradient of least norm.
+        """Return the gradient of the value; at a kink, the subgradient of least norm.
 
         Parameters
         ----------
@@ -85,13 +85,13 @@ class ProximalPenalty(Penalty, Protocol):
     Attributes
     ----------
     tied : tuple of int
-        Axes of W over which `step` must be one number: () none, (0, 1) all.
+        Axes of W over which `step` must be constant: () none, (0, 1) all.
     """
 
     tied: tuple[int, ...]
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Proximal map of the penalty: the V that minimises step · value(V) + |V - W|² / 2.
+        """Apply the proximal map: return the V that minimises step · value(V) + |V - W|² / 2.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class ProximalPenalty(Penalty, Protocol):
 
 
 class _Documented:
-    """Base of the penalties below: a method without a docstring has that of the protocol."""
+    """Base of the penalties in this module: methods inherit their docstrings from the protocol."""
 
     def __init_subclass__(cls) -> None:
         for name in ("value", "gradient", "proximal"):
@@ -156,7 +156,7 @@ class SquaredFrobenius(_Documented):
 class Lasso(_Documented):
     """Lasso, the sum of absolute entries, which sets single entries of W to 0: ``penalty="l1"``.
 
-    The proximal map moves every entry towards 0 by its step, and to 0 where it is smaller (soft thresholding).
+    The proximal map moves every entry towards 0 by its step, and sets smaller entries to 0 (soft thresholding).
 
     Examples
     --------
@@ -181,7 +181,7 @@ class Lasso(_Documented):
 class GroupLasso(_Documented):
     """Group lasso, the sum of the norms of the columns of W, which sets whole features to 0: ``penalty="group"``.
 
-    The proximal map shortens every column by its step, and sets it to 0 where its norm is smaller.
+    The proximal map shortens every column by its step, and sets shorter columns to 0.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class GroupLasso(_Documented):
 class Nuclear(_Documented):
     """Nuclear norm, the sum of singular values of W, which favours a low rank: ``penalty="nuclear"``.
 
-    Its gradient is UVᵀ of the singular value decomposition, over singular values that are not 0.
+    Its gradient is UVᵀ of the singular value decomposition, restricted to non-zero singular values.
 
     Examples
     --------
@@ -236,7 +236,7 @@ _BY_NAME: dict[str, type] = {
 
 
 def resolve_penalty(penalty: Any) -> Penalty | None:
-    """A penalty object from its name; None and objects pass through."""
+    """Return a penalty object from its name; None and objects are returned unchanged."""
     if isinstance(penalty, str) and penalty in _BY_NAME:
         return _BY_NAME[penalty]()
     if penalty is None or (
@@ -255,62 +255,57 @@ def _unit(W: np.ndarray, norm: Any) -> np.ndarray:
 class StrataVariance:
     """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
 
-    Under W, the means m of the distributions vary by |W mᵀ|² in all, of which the effects b of the strata make up
-    |W bᵀ|². The share does not depend on the scale of W.
+    Under W, the total variance of the means m of the distributions is |W mᵀ|², and the part explained by the effects b
+    of the strata is |W bᵀ|². Their ratio does not depend on the scale of W.
 
     Parameters
     ----------
     means : array of shape (n_distributions, n_features)
         Means of the distributions in standardised features.
-    known : Supervision
+    labels : Supervision
         Labels and strata of the distributions.
     """
 
-    def __init__(self, means: np.ndarray, known: Supervision) -> None:
-        assert known.strata is not None
+    def __init__(self, means: np.ndarray, labels: Supervision) -> None:
+        assert labels.strata is not None
         centred = means - means.mean(axis=0)
-        strata = (known.strata[:, None] == np.unique(known.strata)).astype(np.float64)
-        labels = np.hstack([np.ones((len(means), 1)), *(_filled(target.response()) for target in known.targets)])
-        beyond = _orthonormal(strata - _fitted(_orthonormal(labels), strata))
-        # In coordinates of the strata's few dimensions, which have the same norms.
+        strata = (labels.strata[:, None] == np.unique(labels.strata)).astype(np.float64)
+        responses = [target.response() for target in labels.targets]
+        # Missing labels are replaced by the mean response.
+        responses = [np.where(np.isnan(response), np.nanmean(response, axis=0), response) for response in responses]
+        explained = _orthonormal(np.hstack([np.ones((len(means), 1)), *responses]))
+        beyond = _orthonormal(strata - explained @ (explained.T @ strata))
+        # Effects of the strata in coordinates of this basis, which keep their norms.
         self._strata, self._all = beyond.T @ centred, centred
 
     def value(self, W: np.ndarray) -> float:
-        part, whole = self._sums(W)
-        return part / whole if whole > 0 else 0.0
+        part, total = self._sums(W)
+        return part / total if total > 0 else 0.0
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        part, whole = self._sums(W)
-        if whole == 0:
+        part, total = self._sums(W)
+        if total == 0:
             return np.zeros_like(W)
-        pull = (W @ self._strata.T) @ self._strata - (part / whole) * ((W @ self._all.T) @ self._all)
-        return 2.0 * pull / whole
+        difference = (W @ self._strata.T) @ self._strata - (part / total) * ((W @ self._all.T) @ self._all)
+        return 2.0 * difference / total
 
     def _sums(self, W: np.ndarray) -> tuple[float, float]:
         return float(np.sum((W @ self._strata.T) ** 2)), float(np.sum((W @ self._all.T) ** 2))
 
 
 def _orthonormal(columns: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the space that columns span."""
-    left, singular, _ = np.linalg.svd(columns, full_matrices=False)
-    return left[:, singular > 1e-9 * max(singular.max(initial=0.0), 1.0)]
+    """Return an orthonormal basis of the column space."""
+    basis, singular, _ = np.linalg.svd(columns, full_matrices=False)
+    return basis[:, singular > 1e-9 * max(singular.max(initial=0.0), 1.0)]
 
 
-def _fitted(basis: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return basis @ (basis.T @ values)
-
-
-def _filled(response: np.ndarray) -> np.ndarray:
-    """Missing labels count as the average, which says nothing."""
-    return np.where(np.isnan(response), np.nanmean(response, axis=0), response)
-
-
-# Where the penalty is below this share of what it was, and the mean hinge above this share of the margin.
+# A metric has vanished if the penalty is below this share of its first value, and the loss above this share of the
+# margin, which is the loss at W = 0.
 _PENALTY, _HINGE = 0.01, 0.98
 
 
 def has_vanished(history: Mapping[str, Any], margin: float, strength: float) -> bool:
-    """Whether W has shrunk to nearly 0, so that its direction is chance: distances no longer matter to any triplet.
+    """Return whether W has shrunk to nearly 0: distances no longer affect any triplet, and its direction is random.
 
     >>> has_vanished({"loss": [0.6, 0.995], "active": [0.7, 1.0], "penalty": [0.6, 0.003]}, margin=1.0, strength=1.0)
     True

@@ -1,7 +1,4 @@
-"""Splits into training and test distributions, and restricted permutations of their labels.
-
-Both keep groups (patients) together and strata (batches) apart.
-"""
+"""Splits into training and test sets, and restricted permutations of labels, which respect groups and strata."""
 
 from __future__ import annotations
 
@@ -29,74 +26,43 @@ from .._internal.validation import (
     refuse_mask,
 )
 
-# scikit-learn's splitters load slowly, and a prediction needs none: each is imported where it is used.
+# scikit-learn's splitters load slowly, and predictions do not use them: each is imported in its function.
 Split = tuple[np.ndarray, np.ndarray]
 
 
 def check_splits(splits: list[Split], labels: np.ndarray, groups: Any = None) -> None:
-    """Raise where a split is empty, tests what was learned from, divides a group, or has no example of a class."""
+    """Raise if a side of a split is empty, both sides share a distribution or group, or training lacks a class."""
     if not splits:
         raise ValueError("there are no splits: at least one is needed")
     members = number_groups(groups, labels.size)
-    for place, (train, test) in enumerate(splits):
+    for number, (train, test) in enumerate(splits):
         if not train.size or not test.size:
             raise ValueError(
-                f"split {place} has {train.size} distributions to learn from and {test.size} to test: both are needed; "
-                "take fewer splits"
+                f"split {number} has {train.size} distributions to learn from and {test.size} to test: both are "
+                "needed; take fewer splits"
             )
-        both = np.intersect1d(train, test)
-        if both.size:
-            raise ValueError(f"split {place} tests what it learned from: distribution {both[0]} is on both sides")
-        if members is not None:
-            _check_not_divided(place, members[train], members[test], groups)
+        shared = np.intersect1d(train, test)
+        if shared.size:
+            raise ValueError(f"split {number} tests what it learned from: distribution {shared[0]} is on both sides")
+        divided = np.empty(0) if members is None else np.intersect1d(members[train], members[test])
+        if divided.size:
+            name = list(dict.fromkeys(groups))[divided[0]]
+            raise ValueError(f"split {number} divides group {name!r}: it is learned from and tested; keep it undivided")
         absent = np.setdiff1d(labels, labels[train])
         if absent.size:
-            _raise_absent_class(place, absent[0], labels, members, groups)
+            in_class = labels == absent[0]
+            reason = f"it has {int(in_class.sum())} of {labels.size} in all"
+            if members is not None and np.unique(members[in_class]).size == 1:
+                group = groups[int(np.argmax(in_class))]
+                reason = f"it occurs in one group only ({group!r}), which is tested here"
+            label = absent[0].item() if hasattr(absent[0], "item") else absent[0]  # 'a' rather than np.str_('a')
+            raise ValueError(
+                f"split {number} has no distribution of class {label!r} to learn from: {reason}; drop or merge the "
+                "class, or split otherwise"
+            )
 
 
-def check_places(indices: Any, n: int) -> np.ndarray:
-    """Places among n distributions, from integers or a mask."""
-    refuse_mask(indices, "splits")
-    places = np.asarray(indices)
-    if places.dtype == bool and places.shape == (n,):
-        return np.flatnonzero(places)
-    if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
-        raise ValueError(f"found {indices!r}")
-    outside = places[(places < 0) | (places >= n)]
-    if outside.size:
-        raise ValueError(f"{outside[0]} is none of them")
-    return places.astype(np.intp)
-
-
-def _check_not_divided(place: int, learned: np.ndarray, tested: np.ndarray, groups: Any) -> None:
-    both = np.intersect1d(learned, tested)
-    if both.size:
-        name = list(dict.fromkeys(groups))[both[0]]
-        raise ValueError(f"split {place} divides group {name!r}: it is learned from and tested; keep it on one side")
-
-
-def _raise_absent_class(place: int, label: Any, labels: np.ndarray, members: np.ndarray | None, groups: Any) -> None:
-    own = labels == label
-    why = f"it has {int(own.sum())} of {labels.size} in all"
-    if members is not None and np.unique(members[own]).size == 1:
-        why = f"it occurs in one group only ({_some_names(groups, own)}), which is tested here"
-    raise ValueError(
-        f"split {place} has no distribution of class {_plain(label)!r} to learn from: {why}; drop or merge the class, "
-        "or split otherwise"
-    )
-
-
-def _some_names(groups: Any, own: np.ndarray) -> str:
-    names = dict.fromkeys(group for group, is_own in zip(groups, own, strict=True) if is_own)
-    return ", ".join(map(repr, list(names)[:3]))
-
-
-def _plain(label: Any) -> Any:
-    """A label as the user wrote it: 'a' rather than np.str_('a')."""
-    return label.item() if hasattr(label, "item") else label
-
-
-# Divisions of the groups that are drawn for every split; the one nearest to the class shares is taken.
+# Random divisions of the groups, out of which the best is taken for every split.
 _CANDIDATES = 50
 
 
@@ -108,22 +74,22 @@ def shuffled(
     test_size: float = 0.2,
     random_state: RandomState = None,
 ) -> list[Split]:
-    """Repeated random splits that keep the class shares; test parts of different splits may overlap.
+    """Return repeated random splits that keep the class shares; test sets of different splits may overlap.
 
-    Every class has distributions in the training part of every split.
+    Every class has distributions in every training set.
 
     Parameters
     ----------
     y : array-like of shape (n_distributions,)
         Labels.
     groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution (the patient of a sample). A group is never divided; it may hold distributions
-        of several classes. Of 50 random divisions of the groups, the one nearest to the class shares and to `test_size`
-        is taken, and no division twice.
+        Outer group of each distribution (the patient of a sample). A group is never divided; it may contain
+        distributions of several classes. Each split is the division, out of 50 random ones, with the best class shares
+        and test size; all splits differ.
     n_splits : int, default=10
         Number of splits.
     test_size : float, default=0.2
-        Share of the distributions in the test part, above 0 and below 1.
+        Share of the distributions in the test set, above 0 and below 1.
     random_state : int, RandomState or None, default=None
         Seed of the splits.
 
@@ -154,7 +120,7 @@ def shuffled(
         if min(n_test, labels.size - n_test) < n_classes:
             raise ValueError(
                 f"test_size is {test_size}: {n_test} of {labels.size} distributions are tested, but there are "
-                f"{n_classes} classes and each needs a place on both sides; give a share nearer to one half"
+                f"{n_classes} classes, and each is needed on both sides; give a share nearer to one half"
             )
         from sklearn.model_selection import StratifiedShuffleSplit
 
@@ -172,15 +138,15 @@ def folds(
     n_repeats: int = 1,
     random_state: RandomState = None,
 ) -> list[Split]:
-    """Cross-validation that keeps the class shares: every distribution is tested once in each repeat.
+    """Return cross-validation folds that keep the class shares: every distribution is tested once in each repeat.
 
     Parameters
     ----------
     y : array-like of shape (n_distributions,)
         Labels; every class needs a distribution, or a group, for each fold.
     groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution (the patient of a sample). A group is never divided; it may hold distributions
-        of several classes.
+        Outer group of each distribution (the patient of a sample). A group is never divided; it may contain
+        distributions of several classes.
     n_splits : int, default=5
         Number of folds.
     n_repeats : int, default=1
@@ -197,7 +163,7 @@ def folds(
     --------
     >>> from groundmetric.evaluation import folds
     >>> splits = folds(["ill"] * 4 + ["well"] * 4, n_splits=2, random_state=0)
-    >>> sorted(place for train, test in splits for place in test.tolist())
+    >>> sorted(index for train, test in splits for index in test.tolist())
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
@@ -225,7 +191,7 @@ def folds(
 
 
 def leave_one_group_out(groups: LabelsLike) -> list[Split]:
-    """Leave one group out: every outer group (patient, donor, batch) is the test part of one split.
+    """Return splits in which every outer group (patient, donor, batch) is the test set once.
 
     Parameters
     ----------
@@ -257,12 +223,12 @@ def leave_one_group_out(groups: LabelsLike) -> list[Split]:
 
 
 def leave_one_out(y: LabelsLike) -> list[Split]:
-    """Leave one out: every distribution is the test part of one split.
+    """Return splits in which every distribution is the test set once.
 
     Parameters
     ----------
     y : array-like of shape (n_distributions,)
-        Labels; only their number and their names, where they carry some, matter.
+        Labels; only their number and names are used.
 
     Returns
     -------
@@ -284,43 +250,58 @@ def leave_one_out(y: LabelsLike) -> list[Split]:
 
 
 class Splits(list[Split]):
-    """A list of (train, test) places, which knows the names that the labels had, whose places they are.
+    """List of (train, test) indices into labels that may carry names.
 
-    Labels that are sorted by name give places in that order; `compare` and others translate them to the order of their
-    distributions. A plain list is of places among the distributions.
+    `numbers` holds 0, 1, 2, … with the names of the labels. With them, functions that take splits and distributions
+    translate the indices to the order of their distributions. A plain list holds indices of the distributions.
     """
 
     def __init__(self, splits: Iterable[Split], numbers: Any) -> None:
         super().__init__(splits)
-        self.numbers = numbers  # 0, 1, 2, … with the names of the labels
+        self.numbers = numbers
 
-    def __getitem__(self, which: Any) -> Any:
-        found = super().__getitem__(which)
-        return Splits(found, self.numbers) if isinstance(which, slice) else found
+    def __getitem__(self, key: Any) -> Any:
+        selected = super().__getitem__(key)
+        return Splits(selected, self.numbers) if isinstance(key, slice) else selected
 
     def among(self, name_index: NameIndex) -> list[Split]:
-        """The same splits as places among these distributions."""
+        """Return the splits as indices of the distributions with these names."""
         order = np.asarray(align_by_name(self.numbers, name_index, "splits"))
-        place = np.argsort(order, kind="stable")
-        return [(place[train], place[test]) for train, test in self] if order.size == name_index.size else list(self)
+        position = np.argsort(order, kind="stable")
+        return [(position[train], position[test]) for train, test in self] if order.size == name_index.size else [*self]
 
 
 def as_splits(splits: Any, labels: np.ndarray, groups: Any = None, name_index: NameIndex | None = None) -> list[Split]:
-    """A list of (train, test) from such a list, from scikit-learn's splitters, or from a function of the labels."""
+    """Return a list of (train, test) from such a list, a splitter of scikit-learn, or a function of the labels."""
+    n = labels.size
+
+    def indices(side: Any) -> np.ndarray:
+        """Return the indices of one side, which may be a mask."""
+        refuse_mask(side, "splits")
+        array = np.asarray(side)
+        if array.dtype == bool and array.shape == (n,):
+            return np.flatnonzero(array)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise ValueError(f"got {side!r}")
+        invalid = array[(array < 0) | (array >= n)]
+        if invalid.size:
+            raise ValueError(f"{invalid[0]} is out of range")
+        return array.astype(np.intp)
+
     if isinstance(splits, Splits) and name_index is not None:
         splits = splits.among(name_index)
     if hasattr(splits, "split"):
-        splits = splits.split(np.zeros(labels.size), labels, number_groups(groups, labels.size))
+        splits = splits.split(np.zeros(n), labels, number_groups(groups, n))
     elif callable(splits):
         splits = splits(labels)
     try:
-        return [(check_places(train, labels.size), check_places(test, labels.size)) for train, test in splits]
+        return [(indices(train), indices(test)) for train, test in splits]
     except (TypeError, ValueError) as error:
-        raise ValueError(f"splits must be pairs (train, test) of places among {labels.size}: {error}") from None
+        raise ValueError(f"splits must be pairs (train, test) of indices below {n}: {error}") from None
 
 
 def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
-    """The round of each split, where test parts make up the whole cohort again and again (folds); else None (shuffled).
+    """Return the repeat of each split if the test sets divide the cohort (folds), else None (shuffled splits).
 
     >>> rounds_of(leave_one_out("abc"), 3).tolist()
     [0, 0, 0]
@@ -342,35 +323,33 @@ def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
 def _shuffled_groups(
     labels: np.ndarray, members: np.ndarray, n_splits: int, test_size: float, random: np.random.RandomState
 ) -> list[Split]:
-    """Random divisions of the groups, no two alike."""
+    """Return different random divisions of the groups."""
     _, codes = np.unique(labels, return_inverse=True)
     counts = np.zeros((members.max() + 1, codes.max() + 1))
     np.add.at(counts, (members, codes), 1)  # distributions of each group and class
+    total = counts.sum(axis=0)
+
+    def draw() -> tuple[tuple[int, int, float], frozenset[int]]:
+        """Draw test groups, with a badness: classes without training, without test distributions, wrong shares."""
+        order = random.permutation(len(counts))
+        filled = np.cumsum(counts[order].sum(axis=1))
+        n_groups = 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))
+        test = counts[order[:n_groups]].sum(axis=0)
+        badness = (int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum()))
+        return badness, frozenset(order[:n_groups].tolist())
+
     taken: dict[frozenset[int], None] = {}
     for _ in range(n_splits):
-        drawn = [_draw(counts, test_size, random) for _ in range(_CANDIDATES)]
-        fresh = [(fault, chosen) for fault, chosen in drawn if chosen not in taken]
+        drawn = [draw() for _ in range(_CANDIDATES)]
+        fresh = [(badness, chosen) for badness, chosen in drawn if chosen not in taken]
         if not fresh:
             raise ValueError(
                 f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
                 f"but n_splits is {n_splits}: take fewer, or use leave_one_group_out"
             )
-        taken[min(fresh, key=lambda one: one[0])[1]] = None
+        taken[min(fresh, key=lambda candidate: candidate[0])[1]] = None
     sides = (np.isin(members, list(chosen)) for chosen in taken)
     return [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
-
-
-def _draw(
-    counts: np.ndarray, test_size: float, random: np.random.RandomState
-) -> tuple[tuple[int, int, float], frozenset[int]]:
-    """One random set of test groups, and how far it is from what is wanted: lower is better."""
-    order = random.permutation(len(counts))
-    filled = np.cumsum(counts[order].sum(axis=1))
-    n_groups = 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))
-    test = counts[order[:n_groups]].sum(axis=0)
-    total = counts.sum(axis=0)
-    fault = (int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum()))
-    return fault, frozenset(order[:n_groups].tolist())
 
 
 # Restricted permutations of labels: patients with several samples, paired designs, strata, and mixtures.
@@ -486,15 +465,15 @@ class RestrictedPermutations:
         if classes.size > _MAX_CLASSES:
             return self.arrangements
         codes = np.searchsorted(classes, self.labels)
-        contents = self._contents(codes)
-        same = [self._contents(np.array(names)[codes]) for names in itertools.permutations(range(classes.size))]
-        return self.arrangements // same.count(contents)
 
-    def _contents(self, codes: np.ndarray) -> list[Counter[Any]]:
-        return [
-            Counter(tuple(tuple(np.sort(codes[members])) for members in block) for block in blocks)
-            for blocks in self.blocks
-        ]
+        def contents(codes: np.ndarray) -> list[Counter[Any]]:
+            return [
+                Counter(tuple(tuple(np.sort(codes[members])) for members in block) for block in blocks)
+                for blocks in self.blocks
+            ]
+
+        renamed = [contents(np.array(names)[codes]) for names in itertools.permutations(range(classes.size))]
+        return self.arrangements // renamed.count(contents(codes))
 
 
 def restricted_permutations(

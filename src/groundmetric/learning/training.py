@@ -1,11 +1,11 @@
-"""Training: its options as objects, and the loop of epochs with Adam, an annealed learning rate, early stopping."""
+"""Training: its options as objects, and the loop of epochs with Adam, an annealed learning rate and early stopping."""
 
 from __future__ import annotations
 
 import ast
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,16 +16,17 @@ from ..distributions import Distributions
 from ..transport.cache import cohort_digest
 from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
-from .checkpoint import Saving, State, named, random_state, restorable, set_random_state, under
-from .labels import Classes, Distances, Ordered, Supervision
+from .checkpoint import Saving, State, add_prefix, random_state, restorable, set_random_state, strip_prefix
+from .labels import Classes, ClassTarget, Distances, Ordered, Supervision
 from .objective import (
     Adam,
-    Evaluation,
+    LinearModel,
     Model,
     Objective,
     discriminating_start,
     grouped,
     mini_batches,
+    nearest_agreement,
     nearest_candidates,
     random_start,
 )
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Nearest:
-    """Neighbours that are nearest under the present metric (hard mining), chosen anew every few epochs.
+    """Neighbours that are nearest under the current metric (hard mining), searched again at intervals.
 
     Parameters
     ----------
     refresh : int, default=5
-        Epochs between two choices.
+        Number of epochs between two searches.
 
     Examples
     --------
@@ -60,14 +61,14 @@ class Nearest:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Rule by which learning stops before the last epoch.
+    """Rule that stops learning before the last epoch.
 
     Parameters
     ----------
     tol : float, default=0.001
-        Learning stops when the loss with penalty has varied by less than `tol` times the margin over `patience` epochs,
-        or the best held-out loss has not fallen by more than that. With 0, the first never happens; the held-out loss
-        must still fall.
+        Without held-out distributions, learning stops when the loss with penalty has varied by less than `tol` times
+        the margin over `patience` epochs; with them, when the best held-out loss has not fallen by more than that. With
+        0, the training loss never stops learning, and the held-out loss must still fall.
     patience : int, default=10
         Number of epochs over which the loss is compared.
     validation_fraction : float, default=0.0
@@ -95,14 +96,14 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """File for the state of learning, from which the same fit continues after an accident or Ctrl-C, with equal result.
+    """File for the state of learning, from which the same fit continues after a crash or Ctrl-C, with equal result.
 
     Parameters
     ----------
     path : path-like
-        File of the last state; the state before it is in ``<path>.before``. A file that is no checkpoint is refused.
+        File of the last state; the previous state is in ``<path>.before``. Files of other kinds are never replaced.
     every : float, default=60.0
-        Seconds between two states at least.
+        Seconds between two states, at least.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Mapped:
-    """Metric that is linear or diagonal in mapped features, and so non-linear in the features themselves.
+    """Metric that is linear or diagonal in mapped features, and therefore non-linear in the original features.
 
     Parameters
     ----------
@@ -141,73 +142,40 @@ class Mapped:
     form: str = "linear"
 
 
-def resolve_neighbors(neighbors: Any) -> Nearest | None:
-    """None stands for neighbours drawn at random."""
-    if isinstance(neighbors, Nearest):
-        return neighbors
-    if isinstance(neighbors, str) and neighbors in ("random", "nearest"):
-        return Nearest() if neighbors == "nearest" else None
-    raise ValueError(f"neighbors is {neighbors!r}: expected 'random', 'nearest' or Nearest(refresh=…)")
-
-
 def resolve_form(form: Any) -> Mapped:
-    """What is learned, and the transformer before it (None where there is none)."""
+    """Return the form of the metric, with its transformer or None."""
     mapped = form if isinstance(form, Mapped) else Mapped(None, form)
     if mapped.form not in ("linear", "diagonal"):
         raise ValueError(f"form is {mapped.form!r}: expected 'linear', 'diagonal' or Mapped(transformer)")
     return mapped
 
 
-def resolve_stopping(stopping: Any) -> EarlyStopping:
-    if stopping is None:
-        return EarlyStopping()
-    if not isinstance(stopping, EarlyStopping):
-        raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
-    return stopping
-
-
-_EXACT = Exact()
-
-
-def resolve_solver(solver: Any) -> Exact:
-    """The gradient needs an exact plan, so there is no other solver to learn with."""
-    if solver is None or (isinstance(solver, str) and solver == "exact"):
-        return _EXACT
-    if not isinstance(solver, Exact):
-        raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
-    if solver.max_pivots is not None:
-        check_number("max_pivots", solver.max_pivots, low=1, whole=True)
-    return solver
-
-
-def resolve_checkpoint(checkpoint: Any) -> Checkpoint | None:
-    """A bare path is shorthand."""
-    return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-
-
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides what is learned; see GroundMetricLearner for what each means."""
+    """Parameters of GroundMetricLearner that determine the result, validated; see there for their meaning."""
 
+    form: str
     n_components: int
     margin: float
     penalty: Penalty | None
     strength: float
     n_neighbors: int
-    refresh: int | None  # epochs between two choices of the nearest neighbours; None: neighbours at random
+    refresh: int | None  # epochs between two searches of nearest neighbours; None: random neighbours
+    restart: bool  # whether to learn again with nearest neighbours if random ones did not separate the classes
     init: Any
     learning_rate: float
     max_epochs: int
     batch_size: int
     tol: float
     patience: int
+    validation_fraction: float
     memory: float
     max_pivots: int | None
-    nuisance: float = 0.0
+    nuisance: float
 
 
 def check_settings(learner: Any, n_features: int) -> Settings:
-    """What a GroundMetricLearner is to do with so many features."""
+    """Validate the parameters of a GroundMetricLearner for this number of features."""
     form = resolve_form(learner.form).form
     if form == "diagonal" and learner.n_components is not None:
         raise ValueError("a diagonal metric has a component per feature: leave n_components out")
@@ -221,21 +189,35 @@ def check_settings(learner: Any, n_features: int) -> Settings:
         check_number(name, getattr(learner, name), low=0.0, above=True)
     for name in ("strength", "nuisance"):
         check_number(name, getattr(learner, name), low=0.0)
-    nearest, stopping = resolve_neighbors(learner.neighbors), resolve_stopping(learner.stopping)
-    solver = resolve_solver(learner.solver)
+    neighbors = learner.neighbors
+    if isinstance(neighbors, str) and neighbors == "nearest":
+        neighbors = Nearest()
+    if not isinstance(neighbors, Nearest) and not (isinstance(neighbors, str) and neighbors in ("auto", "random")):
+        raise ValueError(f"neighbors is {neighbors!r}: expected 'auto', 'random', 'nearest' or Nearest(refresh=…)")
+    stopping = EarlyStopping() if learner.stopping is None else learner.stopping
+    if not isinstance(stopping, EarlyStopping):
+        raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
+    solver = Exact() if learner.solver is None or learner.solver == "exact" else learner.solver
+    if not isinstance(solver, Exact):  # the gradient needs an exact plan
+        raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
+    if solver.max_pivots is not None:
+        check_number("max_pivots", solver.max_pivots, low=1, whole=True)
     return Settings(
+        form=form,
         n_components=int(k),
         margin=float(learner.margin),
         penalty=resolve_penalty(learner.penalty),
         strength=float(learner.strength),
         n_neighbors=int(learner.n_neighbors),
-        refresh=None if nearest is None else int(nearest.refresh),
+        refresh=int(neighbors.refresh) if isinstance(neighbors, Nearest) else None,
+        restart=neighbors == "auto",
         init=_check_init(learner.init, (n_features,) if form == "diagonal" else (k, n_features)),
         learning_rate=float(learner.learning_rate),
         max_epochs=int(learner.max_epochs),
         batch_size=int(learner.batch_size),
         tol=float(stopping.tol),
         patience=int(stopping.patience),
+        validation_fraction=float(stopping.validation_fraction),
         memory=float(solver.memory) * 1e6,
         max_pivots=solver.max_pivots,
         nuisance=float(learner.nuisance),
@@ -273,11 +255,17 @@ def _read_object(value: Any) -> Any:
         call = ast.parse(value, mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BY_NAME:
             return value
-        fields = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+        arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):
         return value
-    return _BY_NAME[call.func.id](**fields)  # type: ignore[arg-type]
+    return _BY_NAME[call.func.id](**arguments)  # type: ignore[arg-type]
 
+
+# With neighbors="auto": learn again with nearest neighbours if fewer than this share of the training distributions are
+# nearest to one of their class.
+MIN_AGREEMENT = 0.5
+# The search compares all pairs of distributions by bounds, which is cheap up to this number.
+_MOST_DISTRIBUTIONS = 1000
 
 # Function from the number of finished epochs to the same distributions with other points.
 Fresh = Callable[[int], Distributions]
@@ -297,6 +285,7 @@ class Outcome:
     converged: bool
     interrupted: bool
     stopped_pivoting: int  # solves that ended at the pivot limit
+    agreement: float  # see Progress
 
 
 HISTORY = (
@@ -305,61 +294,137 @@ HISTORY = (
 )  # fmt: skip
 
 
-class Training:
-    """One run of the training loop. `state` and `restore` save and continue it between two steps.
+@dataclass
+class Progress:
+    """State of a training between two steps.
+
+    Together with the optimiser, the random generator and the warm starts of the pairs, this is everything that the
+    remaining steps depend on: a training continued from a checkpoint gives the same result, bit by bit.
 
     Attributes
     ----------
+    W : array
+        Parameters of the metric.
+    kept : object
+        Copy of the parameters of the lowest held-out loss (``Model.keep``).
     held_out : array of bool
-        Distributions that are used only to decide when to stop.
-    W, kept : array and object
-        Parameters of the metric, and the copy of the best ones that becomes the result.
-    objective : Objective
-        Loss of the present triplets and points.
-    learning, validating : list of arrays, array
-        Triplets to learn from, grouped by mini-batch, and those with a held-out anchor.
+        Distributions that only decide when to stop.
+    triplets : Triplets
+        Current triplets.
+    unit : float
+        Mean distance at the start.
     penalty_weight : float
         `strength` over the value of the penalty at the start.
     best, since_best : float and int
         Lowest held-out loss, and the number of epochs since then.
+    history : dict of str to list
+        A row per finished epoch.
     batches, parts : lists
-        Mini-batches of the present epoch, and the contribution of each finished one to the history; both are empty
+        Mini-batches of the current epoch, and the contribution of each finished one to the history; both are empty
         between two epochs.
     drawn : str or None
-        Digest of the present points if `fresh` has replaced the first ones.
+        Digest of the current points if `fresh` has replaced the first ones.
+    stopped_pivoting : int
+        Number of solves that ended at the pivot limit.
+    finished, converged : bool
+        Whether training has ended, and whether because the loss settled.
+    refresh : int or None
+        Epochs between two searches of nearest neighbours; None: random neighbours.
+    agreement : float
+        Share of distributions whose nearest distribution is of their class, at the end; NaN if it was not computed.
     """
 
     W: np.ndarray
     kept: Any
+    held_out: np.ndarray
+    triplets: Triplets
+    unit: float = 1.0
+    penalty_weight: float = 0.0
+    best: float = np.inf
+    since_best: int = 0
+    history: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in HISTORY})
+    batches: list[np.ndarray] = field(default_factory=list)
+    parts: list[dict[str, float]] = field(default_factory=list)
+    drawn: str | None = None
+    stopped_pivoting: int = 0
+    finished: bool = False
+    converged: bool = False
+    refresh: int | None = None
+    agreement: float = np.nan
+
+    @property
+    def n_epochs(self) -> int:
+        return len(self.history["loss"])
+
+    def pack(self) -> State:
+        """Return the state as arrays and plain values by name. Arrays are not copied."""
+        state = dict(vars(self))
+        for name in ("triplets", "history", "batches", "parts"):
+            del state[name]
+        state |= add_prefix("triplets", vars(self.triplets))
+        state |= add_prefix("history", {name: np.array(values) for name, values in self.history.items()})
+        state["batches"] = np.concatenate([*self.batches, np.empty(0, np.int64)]).astype(np.int64)
+        state["batch_sizes"] = np.array([batch.size for batch in self.batches], np.int64)
+        state["part_names"] = list(self.parts[0] if self.parts else ())
+        state |= add_prefix("parts", {name: np.array([p[name] for p in self.parts]) for name in state["part_names"]})
+        return {name: value for name, value in state.items() if value is not None}
+
+    @classmethod
+    def unpack(cls, state: State) -> Progress:
+        """Return the progress that `pack` wrote."""
+        plain = {name: state[name] for name in cls.__dataclass_fields__ if name in state and name != "batches"}
+        ends = np.cumsum(state["batch_sizes"])
+        columns = {name: values.tolist() for name, values in strip_prefix("parts", state).items()}
+        return cls(
+            **plain,
+            triplets=Triplets(**strip_prefix("triplets", state)),
+            history={name: values.tolist() for name, values in strip_prefix("history", state).items()},
+            batches=np.split(state["batches"], ends[:-1]) if ends.size else [],
+            parts=[
+                {name: columns[name][number] for name in state["part_names"]}
+                for number in range(len(columns["loss"]) if columns else 0)
+            ],
+        )
+
+
+class Training:
+    """One run of the training loop, in steps of a mini-batch.
+
+    Everything that a checkpoint must save is in `progress` (with the optimiser, the random generator and the pairs).
+    All other attributes follow from it and from the arguments, and are set again after a restart.
+
+    Attributes
+    ----------
+    progress : Progress
+        Current state; set by `run`.
+    objective : Objective
+        Loss of the current triplets and points.
+    groups, validating : list of arrays, array
+        Groups of triplets to learn from, and triplets with a held-out anchor.
+    strata_variance : StrataVariance or None
+        Penalty on differences between strata.
+    """
+
+    progress: Progress
     objective: Objective
-    threads: Threads
-    learning: list[np.ndarray]
+    groups: list[np.ndarray]
     validating: np.ndarray
-    penalty_weight: float
-    best: float
-    since_best: int
+    threads: Threads
 
     def __init__(
         self,
         D: Distributions,
-        known: Supervision,
+        labels: Supervision,
         settings: Settings,
         model: Model,
         scale: np.ndarray,
         held_out: np.ndarray,
         random: np.random.RandomState,
     ) -> None:
-        self.settings, self.random = settings, random
-        self.D, self.known, self.held_out = D, known, held_out
-        self.drawn: str | None = None
-        self.model, self.scale = model, scale
-        self.history: dict[str, list[Any]] = {name: [] for name in HISTORY}
-        self.finished = self.converged = self.interrupted = False
-        self.stopped_pivoting = 0
+        self.D, self.labels, self.settings, self.model, self.scale = D, labels, settings, model, scale
+        self.held_out, self.random = held_out, random
         self.optimiser = model.optimiser(settings.learning_rate)
-        self.nuisance = self._nuisance()
-        self.batches: list[np.ndarray] = []
-        self.parts: list[dict[str, float]] = []
+        self.strata_variance = self._strata_variance()
 
     def run(
         self,
@@ -369,132 +434,160 @@ class Training:
         saving: Saving | None = None,
         fresh: Fresh | None = None,
     ) -> Outcome:
-        """Train from the start, or from the saved state, to the end; `fresh` gives other points for every epoch."""
-        self.threads = threads
+        """Train from the start, or from the saved state, to the end; `fresh` returns other points for every epoch."""
+        self.threads, interrupted = threads, False
         if saving is None or saving.state is None:
-            self._begin()
+            self._begin(self.settings.refresh)
         else:
             self.restore(saving.state, fresh)
         try:
             while not self.finished:
                 if self.step():
-                    on_epoch(self.history)
-                if fresh is not None and not self.batches and not self.finished:
+                    on_epoch(self.progress.history)
+                    if self.finished:
+                        self._restart_if_misled()
+                if fresh is not None and not self.progress.batches and not self.finished:
                     self._renew(fresh)
                 if saving is not None:
                     saving.after_step(self)
         except KeyboardInterrupt:
-            self.interrupted = True
-        return self.outcome()
+            interrupted = True
+        now = self.progress
+        if not self.validating.size:
+            now.kept = self.model.keep(now.W)
+            now.best = now.history["loss"][-1] + now.history["penalty"][-1] if now.n_epochs else np.inf
+        return Outcome(
+            now.kept, now.history, float(now.best), now.converged, interrupted, now.stopped_pivoting, now.agreement
+        )
+
+    @property
+    def finished(self) -> bool:
+        return self.progress.finished
 
     def state(self) -> State:
         """Return everything that the remaining training depends on, between two steps. Arrays are not copied."""
-        state: State = {name: getattr(self, name) for name in _PLAIN}
-        state |= {
-            "W": self.W,
-            "kept": self.kept,
-            "held_out": self.held_out,
-            "unit": self.objective.unit,
-            "drawn": self.drawn,
-            "part_names": list(self.parts[0] if self.parts else ()),
+        return {
+            **self.progress.pack(),
+            **add_prefix("optimiser", restorable(self.optimiser).state()),
+            **add_prefix("random", random_state(self.random)),
+            **add_prefix("pairs", restorable(self.objective.pairs).state()),
         }
-        state |= named("optimiser", restorable(self.optimiser).state())
-        state |= named("random", random_state(self.random))
-        triplets = self.objective.triplets
-        state |= named("triplets", {field.name: getattr(triplets, field.name) for field in fields(triplets)})
-        state |= named("history", {name: np.array(values) for name, values in self.history.items()})
-        state |= named("pairs", restorable(self.objective.pairs).state())
-        state["batches"] = np.concatenate([*self.batches, np.empty(0, np.int64)]).astype(np.int64)
-        state["batch_sizes"] = np.array([batch.size for batch in self.batches], np.int64)
-        state |= named("parts", {name: np.array([part[name] for part in self.parts]) for name in state["part_names"]})
-        return {name: value for name, value in state.items() if value is not None}
 
     def restore(self, state: State, fresh: Fresh | None = None) -> None:
         """Continue from a saved state. `fresh` must return the same points for the same epoch as in the saved run."""
-        for name in (*_PLAIN, "W", "kept", "held_out"):
-            setattr(self, name, state[name])
-        self.nuisance = self._nuisance()  # depends on `held_out`
-        restorable(self.optimiser).restore(under("optimiser", state))
-        set_random_state(self.random, under("random", state))
+        now = self.progress = Progress.unpack(state)
+        self.held_out = now.held_out
+        self.strata_variance = self._strata_variance()  # depends on `held_out`
+        restorable(self.optimiser).restore(strip_prefix("optimiser", state))
+        set_random_state(self.random, strip_prefix("random", state))
         # After the last epoch, no fresh points are drawn.
-        n_epochs = len(state["history.loss"]) - int(self.finished)
+        n_epochs, drawn = now.n_epochs - int(now.finished), now.drawn
         if fresh is not None and n_epochs > 0:
-            self._take_again(fresh, n_epochs, state.get("drawn"))
-        self.use(Triplets(**under("triplets", state)))
-        self.objective.unit = state["unit"]
-        restorable(self.objective.pairs).restore(under("pairs", state))
-        self.history = {name: values.tolist() for name, values in under("history", state).items()}
-        ends = np.cumsum(state["batch_sizes"])
-        self.batches = np.split(state["batches"], ends[:-1]) if ends.size else []
-        columns = {name: values.tolist() for name, values in under("parts", state).items()}
-        n_parts = len(columns["loss"]) if columns else 0
-        self.parts = [{name: columns[name][place] for name in state["part_names"]} for place in range(n_parts)]
+            self._take(fresh, n_epochs)
+            if now.drawn != drawn:
+                raise ValueError(
+                    f"the fresh points after {n_epochs} epochs are not those of the checkpoint: the data have changed "
+                    "since, or `fresh` returns other points in every call; delete the checkpoint to start anew"
+                )
+        self._use_triplets()
+        restorable(self.objective.pairs).restore(strip_prefix("pairs", state))
 
     def _renew(self, fresh: Fresh) -> None:
         """Replace the points by fresh ones, between two epochs.
 
         Triplets, units and the optimiser stay: it is the same loss, estimated from another subsample. Bases of the old
-        points do not fit the new ones, so that all pairs start cold.
+        points do not fit the new ones, which means a cold start of all pairs.
         """
-        triplets, unit = self.objective.triplets, self.objective.unit
         del self.objective  # it refers to the old points
-        self._take(fresh, len(self.history["loss"]))
-        self.use(triplets)
-        self.objective.unit = unit
-
-    def _take_again(self, fresh: Fresh, n_epochs: int, drawn: str | None) -> None:
-        """Draw the points of the saved run after `n_epochs` again; `drawn` is their digest."""
-        self._take(fresh, n_epochs)
-        if self.drawn != drawn:
-            raise ValueError(
-                f"the fresh points after {n_epochs} epochs are not those of the checkpoint: the data have changed "
-                "since, or `fresh` returns other points in every call; delete the checkpoint to start anew"
-            )
+        self._take(fresh, self.progress.n_epochs)
+        self._use_triplets()
 
     def _take(self, fresh: Fresh, n_epochs: int) -> None:
         names, shape = self.D.names, self.D.shape
-        del self.D  # so that memory never holds two draws
+        del self.D  # memory must not hold two draws at the same time
         D = fresh(n_epochs)
         if (D.names, D.shape) != (names, shape):
             raise ValueError(
                 f"fresh points are {D!r}, which begin with {D.names[:3]}: expected {shape[0]} distributions with "
                 f"{shape[1]} features, all with a label, and in their order, which begins with {names[:3]}"
             )
-        self.D, self.drawn = D, cohort_digest(D).hex()
+        self.D, self.progress.drawn = D, cohort_digest(D).hex()
 
-    def _begin(self) -> None:
-        self.W = self.model.start(self._first_components)
-        self.use(self._choose_triplets())
-        self._begin_epoch(0)
-        self._set_units()
-        self.best, self.kept, self.since_best = np.inf, self.model.keep(self.W), 0
+    def _begin(self, refresh: int | None) -> None:
+        """Set the first parameters, triplets and mini-batches, and the units of distances and penalty."""
+        self.optimiser = self.model.optimiser(self.settings.learning_rate)
+        W = self.model.start(self._first_components)
+        triplets = self._choose_triplets(W, refresh)
+        now = self.progress = Progress(W, self.model.keep(W), self.held_out, triplets, refresh=refresh)
+        self._use_triplets()
+        now.batches = mini_batches(self.groups, self.settings.batch_size, self.random)
+        # Distances are measured in units of their mean at the start. The pairs of the first mini-batch suffice, and
+        # must be solved anyway; only if all of them coincide, the mean over all pairs is used.
+        for batch in (now.batches[0], np.concatenate(now.batches)):
+            now.unit = self.objective.unit = self.objective.typical_distance(W, batch)
+            if now.unit > 0.0:
+                break
+        else:
+            raise CoincidingError(
+                "all distributions coincide under the starting metric: there is nothing to learn from"
+            )
+        penalty = self.settings.penalty
+        first = penalty.value(W) if penalty is not None else 0.0
+        now.penalty_weight = self.settings.strength / first if first > 0 else 0.0
+
+    def _restart_if_misled(self) -> None:
+        """Learn again with nearest neighbours if the metric does not separate the classes of the training set.
+
+        Random triplets compare distributions that are often far apart in any case. If a nuisance direction happens to
+        be associated with the classes, it reduces their loss, even to 0, while the nearest distribution of each one is
+        still of another class. Nearest neighbours remove such directions, because they are the violations that matter
+        for neighbours. They are not used from the start: on real cohorts they overfit more and take three times as
+        long.
+        """
+        target = self.labels.targets[0]
+        if (
+            not self.settings.restart
+            or not isinstance(self.model, LinearModel)
+            or not isinstance(target, ClassTarget)
+            or len(self.labels.targets) > 1
+            or self.labels.strata is not None
+            or len(self.D) > _MOST_DISTRIBUTIONS
+        ):
+            return
+        now = self.progress
+        z = self.model.project(self.D, now.kept if self.validating.size else now.W)
+        now.agreement = nearest_agreement(Masses.of(self.D), z, target.levels, self.threads, cost=self.model.cost)
+        if now.agreement < MIN_AGREEMENT and now.refresh is None:
+            self._begin(Nearest().refresh)
 
     def _first_components(self, k: int) -> np.ndarray:
-        """Rows of a linear metric for standardised features."""
+        """Return the rows of a linear metric for standardised features."""
         init = self.settings.init
         if isinstance(init, np.ndarray):
             return init * self.scale
         if init == "random":
             return random_start(self.scale, k, self.random)
-        seen = np.flatnonzero(~self.held_out)
-        return discriminating_start(self.D[seen], self.known.at(seen), self.scale, k, self.random)
+        training = np.flatnonzero(~self.held_out)
+        return discriminating_start(self.D[training], self.labels.at(training), self.scale, k, self.random)
 
-    def _choose_triplets(self) -> Triplets:
-        """Triplets drawn at random, or mined under the present metric."""
-        t, known, held_out = self.settings.n_neighbors, self.known, self.held_out
-        if self.settings.refresh is not None:
-            return nearest_triplets(known, t, self._nearest_candidates(), held_out=held_out)
-        return random_triplets(known, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
+    def _choose_triplets(self, W: np.ndarray, refresh: int | None) -> Triplets:
+        """Return triplets of random neighbours, or of nearest neighbours under the metric W."""
+        t, labels, held_out = self.settings.n_neighbors, self.labels, self.held_out
+        if refresh is None:
+            return random_triplets(labels, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
+        z, masses = self.model.project(self.D, W), Masses.of(self.D)
+        distances = nearest_candidates(masses, z, labels, held_out, t, self.threads, cost=self.model.cost)
+        return nearest_triplets(labels, t, distances, held_out=held_out)
 
-    def use(self, triplets: Triplets) -> None:
-        """Set the triplets; those with a held-out anchor are used for validation only."""
-        held_out = self.held_out
-        if np.all(held_out[triplets.j]):
+    def _use_triplets(self) -> None:
+        """Set the objective of the current triplets and points."""
+        triplets = self.progress.triplets
+        validating = self.held_out[triplets.j]
+        if np.all(validating):
             raise ValueError(
                 "the labels give no triplet to learn from: lower the `gap` of `target`, or label more distributions"
             )
-        self.learning = grouped(triplets, np.flatnonzero(~held_out[triplets.j]))
-        self.validating = np.flatnonzero(held_out[triplets.j])
+        self.groups, self.validating = grouped(triplets, np.flatnonzero(~validating)), np.flatnonzero(validating)
         pairs = self.model.pairs(
             self.D,
             triplets.first,
@@ -504,143 +597,91 @@ class Training:
             max_pivots=self.settings.max_pivots,
         )
         self.objective = Objective(triplets, pairs, margin=self.settings.margin)
+        self.objective.unit = self.progress.unit
 
-    def _nearest_candidates(self) -> np.ndarray:
-        z, t = self.model.project(self.D, self.W), self.settings.n_neighbors
-        return nearest_candidates(
-            Masses.of(self.D), z, self.known, self.held_out, t, self.threads, cost=self.model.cost
-        )
-
-    def _set_units(self) -> None:
-        """Measure distances in units of the mean distance at the start, and the penalty in units of its start.
-
-        The mean over the first mini-batch, which is then solved already; over all where that is 0.
-        """
-        for triplets in (self.batches[0], np.concatenate(self.batches)):
-            self.objective.unit = self.objective.typical_distance(self.W, triplets)
-            if self.objective.unit > 0.0:
-                break
-        else:
-            raise CoincidingError(
-                "all distributions coincide under the starting metric: there is nothing to learn from"
-            )
-        penalty = self.settings.penalty
-        first = penalty.value(self.W) if penalty is not None else 0.0
-        self.penalty_weight = self.settings.strength / first if first > 0 else 0.0
-
-    def _nuisance(self) -> StrataVariance | None:
-        if self.settings.nuisance == 0.0 or self.known.strata is None:
+    def _strata_variance(self) -> StrataVariance | None:
+        if self.settings.nuisance == 0.0 or self.labels.strata is None:
             return None
-        seen = np.flatnonzero(~self.held_out)
-        return StrataVariance(self.D[seen].means() / self.scale, self.known.at(seen))
+        training = np.flatnonzero(~self.held_out)
+        return StrataVariance(self.D[training].means() / self.scale, self.labels.at(training))
 
     def step(self) -> bool:
-        """Learn from a mini-batch; returns whether it was the last of an epoch."""
-        settings, epoch = self.settings, len(self.history["loss"])
-        if not self.batches:
-            self._begin_epoch(epoch)
-        batch = self.batches[len(self.parts)]
-        progress = (epoch + len(self.parts) / len(self.batches)) / settings.max_epochs
-        self.optimiser.learning_rate = settings.learning_rate * _schedule(progress)
-        part = self.objective.evaluate(self.W, batch)
-        self._count_pivot_limits(part.pairs)
-        assert part.gradient is not None
-        self.W = self._step(part.gradient)
-        self.parts.append(_summed_up(part, batch.size))
-        if len(self.parts) < len(self.batches):
+        """Learn from one mini-batch; return whether it was the last of an epoch."""
+        settings, now = self.settings, self.progress
+        epoch = now.n_epochs
+        if not now.batches:
+            if now.refresh is not None and epoch > 0 and epoch % now.refresh == 0:
+                now.triplets = self._choose_triplets(now.W, now.refresh)
+                self._use_triplets()
+            now.batches = mini_batches(self.groups, settings.batch_size, self.random)
+        batch = now.batches[len(now.parts)]
+        # The learning rate falls from its first value to 0 along half a cosine: late steps settle.
+        progress = (epoch + len(now.parts) / len(now.batches)) / settings.max_epochs
+        self.optimiser.learning_rate = settings.learning_rate * (0.5 * (1.0 + np.cos(np.pi * progress)))
+        result = self.objective.evaluate(now.W, batch)
+        now.stopped_pivoting += int(np.sum(~self.objective.pairs.answers.optimal[result.pairs]))
+        assert result.gradient is not None
+        now.W = self._updated(result.gradient)
+        # Contributions of mini-batches are added in `_record`.
+        part: dict[str, float] = {"size": batch.size, "loss": result.loss * batch.size}
+        part |= {name: getattr(result, name) for name in ("active", "solved", "saved", "pivots")}
+        now.parts.append(part | {f"seconds_{name}": seconds for name, seconds in result.seconds.items()})
+        if len(now.parts) < len(now.batches):
             return False
-        self._record(self.parts)
+        self._record()
         self._decide()
-        self.batches, self.parts = [], []
+        now.batches, now.parts = [], []
         return True
 
-    def _begin_epoch(self, epoch: int) -> None:
-        settings = self.settings
-        if settings.refresh is not None and epoch > 0 and epoch % settings.refresh == 0:
-            unit = self.objective.unit
-            self.use(self._choose_triplets())
-            self.objective.unit = unit
-        self.batches = mini_batches(self.learning, settings.batch_size, self.random)
-
-    def _step(self, gradient: np.ndarray) -> np.ndarray:
+    def _updated(self, gradient: np.ndarray) -> np.ndarray:
         """Return the parameters after a step on loss and penalties; penalties with a kink, like L1, by proximal map."""
-        penalty, weight, nuisance = self.settings.penalty, self.penalty_weight, self._nuisance_gradient()
+        W, penalty, weight = self.progress.W, self.settings.penalty, self.progress.penalty_weight
+        nuisance: Any = 0.0
+        if self.strata_variance is not None:
+            nuisance = self.settings.nuisance * self.model.chain(self.strata_variance.gradient(self.model.rows(W)))
         if penalty is None or weight == 0.0:
-            return self.optimiser.step(self.W, gradient + nuisance)
+            return self.optimiser.step(W, gradient + nuisance)
         if isinstance(penalty, ProximalPenalty) and isinstance(self.optimiser, Adam):
-            return self.optimiser.proximal_step(self.W, gradient + nuisance, penalty, weight)
-        return self.optimiser.step(self.W, gradient + weight * penalty.gradient(self.W) + nuisance)
+            return self.optimiser.proximal_step(W, gradient + nuisance, penalty, weight)
+        return self.optimiser.step(W, gradient + weight * penalty.gradient(W) + nuisance)
 
-    def _nuisance_gradient(self) -> np.ndarray | float:
-        if self.nuisance is None:
-            return 0.0
-        return self.settings.nuisance * self.model.chain(self.nuisance.gradient(self.model.rows(self.W)))
-
-    def _penalty_value(self) -> float:
-        """Return the weighted penalties on W and on the variance between strata."""
-        value = 0.0
-        if self.settings.penalty is not None and self.penalty_weight > 0.0:
-            value += self.penalty_weight * self.settings.penalty.value(self.W)
-        if self.nuisance is not None:
-            value += self.settings.nuisance * self.nuisance.value(self.model.rows(self.W))
-        return value
-
-    def _record(self, parts: list[dict[str, float]]) -> None:
-        row = {name: sum(part[name] for part in parts) for name in parts[0]}
-        size = row.pop("size")
+    def _record(self) -> None:
+        """Add the finished epoch to the history."""
+        now = self.progress
+        row = {name: sum(part[name] for part in now.parts) for name in now.parts[0]}
+        size, penalty = row.pop("size"), 0.0
+        if self.settings.penalty is not None and now.penalty_weight > 0.0:
+            penalty += now.penalty_weight * self.settings.penalty.value(now.W)
+        if self.strata_variance is not None:
+            penalty += self.settings.nuisance * self.strata_variance.value(self.model.rows(now.W))
         row |= {
             "loss": row["loss"] / size,
-            "penalty": self._penalty_value(),
+            "penalty": penalty,
             "active": row["active"] / size,
             "validation_loss": np.nan,
         }
         if self.validating.size:
-            row["validation_loss"] = self.objective.evaluate(self.W, self.validating, gradient=False).loss
+            row["validation_loss"] = self.objective.evaluate(now.W, self.validating, gradient=False).loss
         for name, value in row.items():
-            self.history[name].append(value)
+            now.history[name].append(value)
 
     def _decide(self) -> None:
         """Stop when the held-out loss, or without one the minimised loss, no longer improves."""
-        history, patience = self.history, self.settings.patience
-        small = self.settings.tol * self.settings.margin
+        now, patience = self.progress, self.settings.patience
+        history, small = now.history, self.settings.tol * self.settings.margin
         if self.validating.size:
-            if history["validation_loss"][-1] < self.best - small:
-                self.best, self.since_best = history["validation_loss"][-1], 0
-                self.kept = self.model.keep(self.W)
+            if history["validation_loss"][-1] < now.best - small:
+                now.best, now.since_best = history["validation_loss"][-1], 0
+                now.kept = self.model.keep(now.W)
             else:
-                self.since_best += 1
-            settled = self.since_best >= patience
+                now.since_best += 1
+            settled = now.since_best >= patience
         else:
             recent = np.add(history["loss"], history["penalty"])[-patience - 1 :]
             settled = recent.size > patience and np.ptp(recent) < small
-        pulled = self.penalty_weight > 0.0 or self.nuisance is not None
-        done = history["active"][-1] == 0.0 and not pulled  # no active triplet: the gradient is 0
+        # Without an active triplet the gradient of the loss is 0: only a penalty would still change W.
+        penalised = now.penalty_weight > 0.0 or self.strata_variance is not None
+        done = history["active"][-1] == 0.0 and not penalised
         vanished = has_vanished(history, self.settings.margin, self.settings.strength)
-        self.converged = bool(settled or done or vanished)
-        self.finished = self.converged or len(history["loss"]) >= self.settings.max_epochs
-
-    def _count_pivot_limits(self, pairs: np.ndarray) -> None:
-        self.stopped_pivoting += int(np.sum(~self.objective.pairs.answers.optimal[pairs]))
-
-    def outcome(self) -> Outcome:
-        history = self.history
-        if not self.validating.size:
-            self.kept = self.model.keep(self.W)
-            self.best = history["loss"][-1] + history["penalty"][-1] if history["loss"] else np.inf
-        return Outcome(self.kept, history, float(self.best), self.converged, self.interrupted, self.stopped_pivoting)
-
-
-# Attributes of a training that are saved as JSON.
-_PLAIN = ("finished", "converged", "stopped_pivoting", "penalty_weight", "best", "since_best")
-
-
-def _summed_up(part: Evaluation, size: int) -> dict[str, float]:
-    """Return the contribution of a mini-batch to the history; contributions are added."""
-    row: dict[str, float] = {"size": size, "loss": part.loss * size}
-    row |= {name: getattr(part, name) for name in ("active", "solved", "saved", "pivots")}
-    return row | {f"seconds_{name}": part.seconds[name] for name in ("project", "transport", "gradient")}
-
-
-def _schedule(progress: float) -> float:
-    """Factor of the learning rate: from 1 to 0 along half a cosine, so that late steps settle."""
-    return 0.5 * (1.0 + np.cos(np.pi * progress))
+        now.converged = bool(settled or done or vanished)
+        now.finished = now.converged or now.n_epochs >= self.settings.max_epochs

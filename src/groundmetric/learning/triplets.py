@@ -1,4 +1,4 @@
-"""Triplets of distributions: random neighbours, shared by anchors of a mini-batch, or nearest ones; across strata."""
+"""Triplets of distributions: random neighbours that anchors of a mini-batch share, or nearest ones; across strata."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Triplets:
     Attributes
     ----------
     i, j, k : array of shape (n_triplets,)
-        Distribution of the anchor's class (or nearer to it), the anchor, and one farther away.
+        Near distribution (of the anchor's class, or of a more similar label), anchor, and far distribution.
     first, second : array of shape (n_pairs,)
         Distinct pairs of distributions, first < second.
     near, far : array of shape (n_triplets,)
         Positions of the pairs (i, j) and (j, k) among the distinct pairs.
     weight : array of shape (n_triplets,) or None
-        Weights in the loss, of mean 1. None: all count the same.
+        Weights in the loss, of mean 1. None: all weights are 1.
     batch : array of shape (n_triplets,) or None
-        Mini-batch of each, where the triplets of a mini-batch were drawn to share distributions and pairs.
+        Mini-batch of each triplet, if the triplets of a mini-batch were drawn to share distributions and pairs.
     """
 
     i: np.ndarray
@@ -44,25 +44,11 @@ class Triplets:
     def from_indices(
         cls, i: np.ndarray, j: np.ndarray, k: np.ndarray, n: int, weight: np.ndarray | None = None
     ) -> Triplets:
-        """Triplets of n distributions, with their pairs worked out."""
+        """Return triplets of n distributions with their distinct pairs."""
         low = np.concatenate([np.minimum(i, j), np.minimum(j, k)])
         high = np.concatenate([np.maximum(i, j), np.maximum(j, k)])
-        keys, places = np.unique(low * np.int64(n) + high, return_inverse=True)
-        return cls(i, j, k, keys // n, keys % n, places[: i.size], places[i.size :], weight)
-
-    @classmethod
-    def joined(cls, parts: list[Triplets], shares: np.ndarray, n: int) -> Triplets:
-        """Triplets of several labels at once. Each label makes up its share of the loss, however many it has."""
-        i, j, k = (np.concatenate([getattr(part, name) for part in parts]) for name in "ijk")
-        weight = np.concatenate(
-            [part.weights * share / max(len(part), 1) for part, share in zip(parts, shares, strict=True)]
-        )
-        joined = cls.from_indices(i, j, k, n, weight * (i.size / weight.sum()))
-        batches = [part.batch for part in parts if part.batch is not None]
-        if not batches:
-            return joined
-        starts = np.cumsum([0, *(np.max(batch, initial=-1) + 1 for batch in batches)])
-        return replace(joined, batch=np.concatenate([b + start for b, start in zip(batches, starts, strict=False)]))
+        keys, positions = np.unique(low * np.int64(n) + high, return_inverse=True)
+        return cls(i, j, k, keys // n, keys % n, positions[: i.size], positions[i.size :], weight)
 
     @property
     def weights(self) -> np.ndarray:
@@ -73,7 +59,7 @@ class Triplets:
         return self.i.size
 
 
-# Chooses neighbours of an anchor from a pool.
+# Choice of neighbours of an anchor from a pool.
 Choose = Callable[[int, Pool], np.ndarray]
 
 
@@ -81,7 +67,7 @@ Choose = Callable[[int, Pool], np.ndarray]
 class Candidates:
     """Candidate neighbours of an anchor, a pool per level of the label; without strata, `near` and `far` are the same.
 
-    `relaxed` says that strata were ignored because they leave no triplet.
+    `relaxed`: strata were ignored, because no triplet respects them.
     """
 
     anchor: int
@@ -105,10 +91,11 @@ def random_triplets(
     without replacement. Held-out distributions (a mask) are anchors, but not neighbours.
 
     Anchors are divided into mini-batches of about `batch_size` triplets, and neighbours are drawn from the anchors of
-    the same mini-batch first. A mini-batch then has few distributions and pairs, whatever the size of the cohort.
+    the same mini-batch first. The number of distributions and pairs of a mini-batch then does not grow with the cohort.
 
-    With strata (batches), near neighbours are from other strata and far neighbours from the anchor's stratum, so that
-    differences between strata do not reduce the loss. Anchors without such neighbours get neighbours of any stratum.
+    With strata (batches), near neighbours are from other strata and far neighbours from the anchor's stratum, to make
+    differences between strata useless for reducing the loss. Anchors without such neighbours get neighbours of any
+    stratum.
 
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
@@ -132,7 +119,7 @@ def nearest_triplets(
 ) -> Triplets:
     """Form triplets as `random_triplets`, with the nearest neighbours of each level.
 
-    `distances` is a matrix between all distributions; it may be infinite for pairs that are certainly not nearest.
+    `distances` is a matrix between all distributions; pairs that cannot be nearest may have an infinite distance.
     """
 
     def choose(anchor: int, pool: Pool) -> np.ndarray:
@@ -148,9 +135,20 @@ def _as_supervision(target: Any, strata: np.ndarray | None) -> Supervision:
 
 
 def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
+    """Join the triplets of several labels, weighted to give each label its share of the loss."""
     if len(parts) == 1:
         return parts[0]
-    return Triplets.joined(parts, supervision.shares, supervision.targets[0].labelled.size)
+    i, j, k = (np.concatenate([getattr(part, name) for part in parts]) for name in "ijk")
+    weight = np.concatenate(
+        [part.weights * share / max(len(part), 1) for part, share in zip(parts, supervision.shares, strict=True)]
+    )
+    n = supervision.targets[0].labelled.size
+    joined = Triplets.from_indices(i, j, k, n, weight * (i.size / weight.sum()))
+    batches = [part.batch for part in parts if part.batch is not None]
+    if not batches:
+        return joined
+    starts = np.cumsum([0, *(np.max(batch, initial=-1) + 1 for batch in batches)])
+    return replace(joined, batch=np.concatenate([b + start for b, start in zip(batches, starts, strict=False)]))
 
 
 def _divide_anchors(
@@ -158,7 +156,7 @@ def _divide_anchors(
 ) -> np.ndarray:
     """Return the mini-batch of each anchor, -1 without a label.
 
-    Mini-batches have similar shares of all levels and strata. Held-out anchors have mini-batches of their own.
+    Mini-batches have similar shares of all levels and strata. Held-out anchors are in separate mini-batches.
     """
     n = target.labelled.size
     held_out = np.zeros(n, bool) if held_out is None else held_out
@@ -193,9 +191,9 @@ _SHUFFLED = 2000
 
 
 class _SharedNeighbors:
-    """Draws random neighbours from the anchors of the mini-batch, then from the distributions that joined it.
+    """Random neighbours from the anchors of the mini-batch, then from the distributions that joined it.
 
-    If the mini-batch has fewer than `n_neighbors` members of a pool, others are drawn and join it.
+    If the mini-batch has fewer than `n_neighbors` members of a pool, further members are drawn and join it.
     """
 
     def __init__(self, batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> None:
@@ -207,7 +205,7 @@ class _SharedNeighbors:
 
     def __call__(self, anchor: int, pool: Pool) -> np.ndarray:
         batch = self._batch[anchor]
-        # Anchors first: a pair of anchors serves the triplets of both.
+        # Anchors first: the triplets of both anchors use their pair.
         neighbors = [self._random.permutation(pool.among(part[batch])) for part in (self._anchors, self._joined)]
         n_missing = min(self._n_neighbors, len(pool)) - sum(part.size for part in neighbors)
         if n_missing > 0:
@@ -218,20 +216,17 @@ class _SharedNeighbors:
 
     def _draw(self, pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
         """Draw `count` distributions of a pool that are not members of the mini-batch."""
-        n_draws = count + members.size  # enough, even if all members are drawn
+        n_draws = count + members.size  # at least `count` remain even if all members are drawn
         if len(pool) <= max(_SHUFFLED, 4 * n_draws):
             drawn = self._random.permutation(pool.all())
         else:
-            drawn = pool.at(_distinct(len(pool), n_draws, self._random))
+            # Distinct positions by rejection. At most a quarter of the pool is drawn, so repetitions are rare.
+            positions: dict[int, None] = {}
+            while len(positions) < n_draws:
+                size = n_draws - len(positions)
+                positions.update(dict.fromkeys(self._random.randint(len(pool), size=size).tolist()))
+            drawn = pool.at(np.array(list(positions)))
         return drawn[~np.isin(drawn, members)][:count]
-
-
-def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
-    """Draw `count` distinct numbers below n, with rejection: `count` is at most n / 4, so that few are drawn twice."""
-    drawn: dict[int, None] = {}
-    while len(drawn) < count:
-        drawn.update(dict.fromkeys(random.randint(n, size=count - len(drawn)).tolist()))
-    return np.array(list(drawn))
 
 
 def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
@@ -246,17 +241,17 @@ def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray |
 
 
 def _across_strata(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
-    """Return near candidates from other strata and far candidates from the same stratum, where these form a triplet.
+    """Return near candidates from other strata and far candidates from the same stratum, if these form a triplet.
 
-    Otherwise the restriction of the far candidates is dropped, then that of the near ones, then both. A class that
-    does not occur in the anchor's stratum is left out as long as another class does.
+    Otherwise drop the restriction of the far candidates, then that of the near ones, then both. A class that does not
+    occur in the anchor's stratum is left out as long as another class does.
     """
     levels = [pool.all() for pool in pools]
     members = np.concatenate(levels)
     in_stratum = same[members]
     for strict_near, strict_far in ((True, True), (True, False), (False, True)):
-        near, far = members[~in_stratum | (not strict_near)], members[in_stratum | (not strict_far)]
-        if near.size and far.size and _any_holds(target.cases(anchor, near, far), target.gap):
+        near_ids, far_ids = members[~in_stratum | (not strict_near)], members[in_stratum | (not strict_far)]
+        if near_ids.size and far_ids.size and _any_holds(target.cases(anchor, near_ids, far_ids), target.gap):
             return Candidates(
                 anchor,
                 [Pool(level[~same[level]] if strict_near else level) for level in levels],
@@ -269,7 +264,7 @@ def _across_strata(target: Target, anchor: int, pools: list[Pool], same: np.ndar
 
 
 def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
-    """Whether any triplet holds. With a single case, the nearest and the farthest candidates decide."""
+    """Return whether any triplet holds. With a single case, the nearest and the farthest candidates decide."""
     if len(cases) == 1:
         nearer, farther = cases[0]
         cases = [(nearer.min(keepdims=True), farther.max(keepdims=True))]
@@ -277,7 +272,7 @@ def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
 
 
 def _all_hold(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> np.ndarray:
-    """Return which triplets hold in every case, shape (n_near, n_far)."""
+    """Return a mask of the triplets that hold in every case, shape (n_near, n_far)."""
     return np.logical_and.reduce([holds(nearer, farther, gap) for nearer, farther in cases])
 
 
@@ -287,19 +282,21 @@ def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: n
     parts, weights = [(empty, empty, empty)], [np.empty(0)]
     for candidate in candidates(target, held_out, strata):
         anchor = candidate.anchor
-        near, near_factor = _choose_all(anchor, candidate.near, choose)
-        shared = candidate.far is candidate.near
-        far, far_factor = (near, near_factor) if shared else _choose_all(anchor, candidate.far, choose)
-        cases = target.cases(anchor, near, far)
+        near_ids, near_factor = _choose_all(anchor, candidate.near, choose)
+        if candidate.far is candidate.near:
+            far_ids, far_factor = near_ids, near_factor
+        else:
+            far_ids, far_factor = _choose_all(anchor, candidate.far, choose)
+        cases = target.cases(anchor, near_ids, far_ids)
         i, k = np.nonzero(_all_hold(cases, target.gap))
-        parts.append((near[i], np.full(i.size, anchor), far[k]))
+        parts.append((near_ids[i], np.full(i.size, anchor), far_ids[k]))
         if target.counts_all:
             difference = np.min([farther[k] - nearer[i] for nearer, farther in cases], axis=0)
             weights.append(difference * near_factor[i] * far_factor[k])
     i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
     weight = np.concatenate(weights)
     if target.balanced:
-        # Each class of anchors makes up the same share of the loss; equal weights are left out.
+        # Each class of anchors makes up the same share of the loss. Classes of equal size need no weights.
         _, level, counts = np.unique(target.levels[j], return_inverse=True, return_counts=True)
         weight = np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[level]
     return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)

@@ -1,4 +1,4 @@
-"""Ground metrics: what a step between two points costs."""
+"""Ground metrics: distances and costs between points."""
 
 from .base import Cost, DiagonalMetric, GroundMetric
 from .forms import MappedMetric

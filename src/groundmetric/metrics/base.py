@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import numbers
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -15,19 +14,19 @@ from scipy.spatial.distance import cdist
 from sklearn.utils.extmath import safe_sparse_dot
 
 from .._internal.types import DistributionsLike, PointsLike, Transformer
-from .._internal.validation import check_features, real_array
+from .._internal.validation import check_features, check_number, real_array
 from ..distributions import Distributions
 
-# Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
+# Rows that are cast to float64 at a time, to avoid a float64 copy of all points.
 _BLOCK = 8192
 
 
 class Cost(enum.IntEnum):  # numpydoc ignore=PR01
     """Cost of moving mass 1 over the step s.
 
-    Transport with the first two is a metric between distributions (the Wasserstein distance W1). With squared costs it
-    is W2², the square of one: there is no triangle inequality between such values, and they grow with the square of
-    the data's scale.
+    Transport with Euclidean or Manhattan costs is a metric between distributions, the Wasserstein distance W1. With
+    squared costs it is W2², the square of a metric: it violates the triangle inequality, and it grows with the square
+    of the data's scale.
 
     Examples
     --------
@@ -99,7 +98,7 @@ class Cost(enum.IntEnum):  # numpydoc ignore=PR01
         return np.square(distances, out=distances) if self is Cost.SQUARED else distances
 
     def slopes(self, steps: np.ndarray) -> np.ndarray:
-        """Return a vector for each step whose inner product with the step is its cost: shares of the components.
+        """Return a vector for each step whose inner product with the step is its cost.
 
         Parameters
         ----------
@@ -132,11 +131,11 @@ class GroundMetric:
     components : array of shape (n_components, n_features)
         The matrix W; M = WᵀW.
     features : sequence of str or None, default=None
-        Names of the features, in the order of the columns of W. None means that they have no names.
+        Names of the features, in the order of the columns of W. None: features without names.
     variances : array of shape (n_features,) or None, default=None
         Variance of each feature in the training data, which makes `importance` independent of units.
     cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
-        Cost of the step s = W(x - y): |s|, the sum of its absolute entries, or |s|². The last is no metric.
+        Cost of the step s = W(x - y): |s|, the sum of its absolute entries, or |s|², which is not a metric.
 
     Examples
     --------
@@ -167,14 +166,14 @@ class GroundMetric:
         self._describe(features, variances, cost)
 
     def _describe(self, features: Sequence[str] | None, variances: Any, cost: Cost | str) -> None:
-        """Keep what is known beside the weights."""
+        """Validate and store attributes that all forms of metrics have."""
         self.cost = Cost.named(cost)
         self.features = check_features(features, self.n_features)
         self.variances = None if variances is None else np.array(real_array(variances, "variances"), dtype=np.float64)
         if self.variances is not None and self.variances.shape != (self.n_features,):
             raise ValueError(f"variances have shape {self.variances.shape} for {self.n_features} features")
         if self.variances is not None and not (self.variances >= 0).all():
-            raise ValueError("variances must be numbers that are not negative")
+            raise ValueError("variances must be numbers of at least 0")
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
@@ -203,7 +202,7 @@ class GroundMetric:
         return self.components.shape[0]
 
     def project(self, points: DistributionsLike) -> np.ndarray:
-        """Project points to the space in which the metric is the Euclidean distance (or what `cost` says).
+        """Project points to the space in which the metric is the Euclidean distance (or another `cost`).
 
         Parameters
         ----------
@@ -250,7 +249,7 @@ class GroundMetric:
     def _check_points(self, points: Any) -> Any:
         self.check_fit(points)
         if isinstance(points, Distributions):
-            return points.points  # which were checked when it was made
+            return points.points  # validated by the constructor
         points = points.tocsr() if sparse.issparse(points) else real_array(points, "points")
         if points.ndim != 2:
             raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
@@ -271,8 +270,8 @@ class GroundMetric:
     def importance(self, *, bare: bool = False) -> np.ndarray:
         """Importance of each feature: the diagonal of M times the feature's training variance, summing to 1.
 
-        Without known variances (a metric made by hand) all count as 1. Where all products are 0, every feature has the
-        same importance.
+        All variances are 1 if the metric has no `variances`. If all products are 0, every feature has the same
+        importance.
 
         Parameters
         ----------
@@ -287,22 +286,22 @@ class GroundMetric:
         if bare:
             return self._diagonal(np.zeros(self.n_features, np.int64))
         variances = np.ones(self.n_features) if self.variances is None else self.variances
-        # Powers of 2 bring weights to about 1 before they are squared, and the largest product too: features of size
-        # 10⁻¹⁶⁰ have weights of 10¹⁶⁰. Such factors round nothing.
+        # Features of size 10⁻¹⁶⁰ have weights of size 10¹⁶⁰, whose squares overflow. Scaling by powers of 2, which is
+        # exact, brings weights and the largest product to about 1.
         power = np.frexp(self._largest_weights())[1]
         used = (self._largest_weights() > 0) & (variances > 0)
         if not used.any():
             return np.full(self.n_features, 1.0 / self.n_features)
         highest = np.max((2 * power + np.frexp(variances)[1])[used])
-        share = self._diagonal(-power) * np.ldexp(variances, np.where(used, 2 * power - highest, 0))
-        return share / share.sum()
+        importance = self._diagonal(-power) * np.ldexp(variances, np.where(used, 2 * power - highest, 0))
+        return importance / importance.sum()
 
     def _largest_weights(self) -> np.ndarray:
-        """The size of each feature's largest weight."""
+        """Return the largest absolute weight of each feature."""
         return np.abs(self.components).max(axis=0)
 
     def _diagonal(self, power: np.ndarray) -> np.ndarray:
-        """The diagonal of M where each feature's weights are multiplied by 2 to this power."""
+        """Return the diagonal of M after multiplying each feature's weights by 2 to this power."""
         rows = np.ldexp(self.components, power)
         return np.einsum("cf,cf->f", rows, rows)
 
@@ -316,13 +315,13 @@ class GroundMetric:
         weight : float, default=0.5
             Weight of the other metric, from 0 (this metric) to 1 (the other).
         of : {"distances", "matrices"}, default="distances"
-            Average of distances, (1 - weight) d + weight d', which is the paper's; or the Mahalanobis distance of the
-            average of matrices, (1 - weight) M + weight M', which only metrics of Euclidean cost have.
+            Average of distances, (1 - weight) d + weight d', as in the paper; or the Mahalanobis distance of the
+            average of matrices, (1 - weight) M + weight M', for metrics with Euclidean cost.
 
         Returns
         -------
         GroundMetric
-            The average. One of distances has no `components`.
+            The average. An average of distances lacks `components`.
 
         Examples
         --------
@@ -336,7 +335,7 @@ class GroundMetric:
         if other.n_features != self.n_features:
             raise ValueError(f"the other metric has {other.n_features} features, this one {self.n_features}")
         if self.features is not None and other.features is not None and self.features != other.features:
-            raise ValueError("the other metric has features of other names or in another order")
+            raise ValueError("the other metric has different feature names, or the same names in another order")
         if of == "matrices":
             if self.cost is not Cost.EUCLIDEAN or other.cost is not Cost.EUCLIDEAN:
                 raise ValueError("only Euclidean costs have a blend of matrices: use of='distances'")
@@ -357,7 +356,7 @@ class GroundMetric:
         x : array, sparse matrix, data frame or Distributions
             Points as rows; of Distributions, their `points` in order.
         y : array, sparse matrix, data frame, Distributions or None, default=None
-            Other points. None compares the points of `x` with each other.
+            Points to compare with. None compares the points of `x` with each other.
 
         Returns
         -------
@@ -385,9 +384,9 @@ class GroundMetric:
         return self.cost.between(x, y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved.
+        """Write the metric to one file by an atomic write, without pickle; `GroundMetric.load` reads it.
 
-        An older metric at this path is replaced; a file of any other kind is an error.
+        An older metric at this path is replaced; a file of another kind is an error.
 
         Parameters
         ----------
@@ -408,12 +407,12 @@ class GroundMetric:
             File to read.
         feature_map : fitted scikit-learn transformer or None, default=None
             Transformer that the metric was learned with (``form=Mapped(transformer)``), which the file does not
-            contain; one that maps points differently is an error.
+            contain; a transformer that maps points differently is an error.
 
         Returns
         -------
         GroundMetric
-            The metric. One of `groundmetric.neural` is read by ``groundmetric.neural.load`` instead.
+            The metric. Metrics of `groundmetric.neural` are read by ``groundmetric.neural.load`` instead.
         """
         from .io import read
 
@@ -428,8 +427,7 @@ class EuclideanMetric(GroundMetric):
     """The Euclidean distance between points: W is the identity, which is never stored."""
 
     def __init__(self, n_features: int, features: Sequence[str] | None = None) -> None:
-        if not isinstance(n_features, numbers.Integral) or n_features < 1:
-            raise ValueError(f"n_features is {n_features!r}: a whole number of at least 1 is needed")
+        check_number("n_features", n_features, low=1, whole=True)
         self._n_features: int = int(n_features)
         self.features = check_features(features, self._n_features)
         self.variances = None
@@ -458,11 +456,11 @@ class EuclideanMetric(GroundMetric):
         return euclidean(x, x if y is None else self._check_points(y))
 
 
-# Up to here the plain loop is as fast as a matrix product, and exact.
-_FEW_FEATURES = 16
-# Where |x - y|² is this small a share of |x|² + |y|², too many digits of it are lost in the matrix product.
+# Up to this number of features, a plain loop is as fast as a matrix product, and exact.
+_MAX_LOOP_FEATURES = 16
+# If |x - y|² is smaller than this share of |x|² + |y|², the matrix product has lost too many digits of it.
 _CANCELLED = 1e-6
-# Distances that are negative by no more than this share of the largest are 0 but for rounding.
+# Negative distances up to this share of the largest distance are rounding errors of 0.
 _ROUNDING = 1e-9
 
 
@@ -503,9 +501,9 @@ class DiagonalMetric(GroundMetric):
         if weights.ndim != 1 or weights.size == 0:
             raise ValueError(f"weights have shape {weights.shape}: expected (n_features,)")
         if not (np.isfinite(weights) & (weights >= 0.0)).all():
-            raise ValueError("weights must be finite numbers that are not negative")
+            raise ValueError("weights must be finite numbers of at least 0")
         self.weights = weights
-        # If all weights are 0, one component is kept, so that projections have at least one column.
+        # Projections need at least one column, also if all weights are 0.
         self._used = np.flatnonzero(weights) if weights.any() else np.array([0])
         self._describe(features, variances, cost)
 
@@ -543,28 +541,28 @@ class BadDistances(ValueError):
 
 
 def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:
-    """``metric.distances(x, y)``: one for every two points, finite, and not negative but for rounding; else an error.
+    """Return ``metric.distances(x, y)``; raise unless all are finite and, up to rounding, not negative.
 
     >>> import groundmetric as gm
     >>> checked_distances(gm.GroundMetric([[2.0]]), np.array([[0.0]]), np.array([[3.0]])).tolist()
     [[6.0]]
     """
-    found, expected = np.asarray(metric.distances(x, y), dtype=np.float64), (x.shape[0], y.shape[0])
-    if found.shape != expected:
+    distances, expected = np.asarray(metric.distances(x, y), dtype=np.float64), (x.shape[0], y.shape[0])
+    if distances.shape != expected:
         raise BadDistances(
-            f"metric {metric!r} gave distances of shape {found.shape}: expected {expected}, one per pair"
+            f"metric {metric!r} gave distances of shape {distances.shape}: expected {expected}, one per pair"
         )
-    lowest, highest = (float(found.min()), float(found.max())) if found.size else (0.0, 0.0)
+    lowest, highest = (float(distances.min()), float(distances.max())) if distances.size else (0.0, 0.0)
     if not np.isfinite(lowest + highest):
-        wrong = found[~np.isfinite(found)]
+        invalid = distances[~np.isfinite(distances)]
         raise BadDistances(
-            f"metric {metric!r} gave {wrong[0] if wrong.size else highest} as a distance between points: either it is "
-            "not defined for some of them, which have to be left out (the correlation with a point whose features are "
-            "all equal, say), or coordinates are too large (divide the points by a constant)"
+            f"metric {metric!r} gave {invalid[0] if invalid.size else highest} as a distance between points: either it "
+            "is not defined for some of them, which have to be left out (the correlation with a point whose features "
+            "are all equal, say), or coordinates are too large (divide the points by a constant)"
         )
     if lowest < -_ROUNDING * max(highest, -lowest):
         raise BadDistances(f"metric {metric!r} gave {lowest:g} as a distance between points: none can be negative")
-    return np.maximum(found, 0.0, out=found) if lowest < 0.0 else found
+    return np.maximum(distances, 0.0, out=distances) if lowest < 0.0 else distances
 
 
 def manhattan(x: Any, y: Any) -> np.ndarray:
@@ -576,21 +574,23 @@ def manhattan(x: Any, y: Any) -> np.ndarray:
 
 
 def euclidean(x: Any, y: Any) -> np.ndarray:
-    """Distances between the rows of x and y, accurate also between points that nearly coincide.
+    """Return distances between the rows of x and y, accurate also between points that nearly coincide.
 
-    With many features the matrix product |x|² - 2xy + |y|² is tens of times faster than subtracting, but loses digits
-    where points are close to each other; those few are computed again from the difference itself. They are few around
-    the mean of the points; where one point is so far away that the others coincide beside it, they are many.
+    With many features the matrix product |x|² - 2xy + |y|² is tens of times faster than subtraction, but loses digits
+    for points close to each other. Distances between these are computed again from differences. Subtracting the mean
+    of the points first makes such pairs rare, except for points far away from an outlier.
 
     >>> euclidean(np.full((1, 40), 1e8), np.full((1, 40), 1e8 + 1.0)).round(6).tolist()
     [[6.324555]]
     """
-    if not sparse.issparse(x) and not sparse.issparse(y) and x.shape[1] <= _FEW_FEATURES:
+    is_sparse = sparse.issparse(x) or sparse.issparse(y)
+    if not is_sparse and x.shape[1] <= _MAX_LOOP_FEATURES:
         return cdist(x, y)
     x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
-    near_x, near_y = (x, y) if sparse.issparse(x) or sparse.issparse(y) else _around_mean(x, y)
-    norms_x, norms_y = _square_norms(near_x)[:, None], _square_norms(near_y)
-    squared = -2.0 * safe_sparse_dot(near_x, near_y.T, dense_output=True)
+    centre = 0.0 if is_sparse else 0.5 * (x.mean(axis=0) + y.mean(axis=0))
+    centred_x, centred_y = (x, y) if is_sparse else (x - centre, y - centre)
+    norms_x, norms_y = _square_norms(centred_x)[:, None], _square_norms(centred_y)
+    squared = -2.0 * safe_sparse_dot(centred_x, centred_y.T, dense_output=True)
     squared += norms_x
     squared += norms_y
     np.maximum(squared, 0.0, out=squared)
@@ -600,11 +600,6 @@ def euclidean(x: Any, y: Any) -> np.ndarray:
         i, j = rows[low : low + chunk], cols[low : low + chunk]
         squared[i, j] = _square_norms(x[i] - y[j])
     return np.sqrt(squared, out=squared)
-
-
-def _around_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    centre = 0.5 * (x.mean(axis=0) + y.mean(axis=0))
-    return x - centre, y - centre
 
 
 def _square_norms(x: Any) -> np.ndarray:

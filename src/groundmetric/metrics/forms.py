@@ -1,7 +1,4 @@
-"""Other forms of ground metrics: a feature map before the metric, a blend of two metrics, a distance by name.
-
-A feature map may be any scikit-learn transformer: mild non-linearity.
-"""
+"""Further ground metrics: after a feature map (a scikit-learn transformer), blends of two metrics, named distances."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from .._internal.validation import check_features
 from ..distributions import Distributions
 from .base import GroundMetric
 
-# Points whose images go into a saved file, to recognise the map when it is given back.
+# Number of points whose images are saved, to check the map that a user supplies when the metric is loaded.
 N_PROBES = 8
 
 
@@ -34,7 +31,7 @@ class MappedMetric(GroundMetric):
     features : sequence of str or None, default=None
         Names of the features before the map.
     probes : array of shape (n_probes, n_features) or None, default=None
-        Points whose images tell one map from another in a saved file. None means the origin.
+        Points whose images identify the map in a saved file. None means the origin.
 
     Examples
     --------
@@ -68,7 +65,7 @@ class MappedMetric(GroundMetric):
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError(
-            "this metric is linear in mapped features only: `metric.inner.components` are the weights of those"
+            "this metric is linear in mapped features only: `metric.inner.components` are the weights of these"
         )
 
     @property
@@ -106,7 +103,7 @@ class MappedMetric(GroundMetric):
 
 
 def fit_map(feature_map: Any, D: Distributions) -> Any:
-    """A copy of the map, fitted to all points."""
+    """Return a copy of the map, fitted to all points."""
     missing = [name for name in ("fit", "transform", "get_params") if not hasattr(feature_map, name)]
     if missing or isinstance(feature_map, type):
         raise TypeError(
@@ -116,19 +113,19 @@ def fit_map(feature_map: Any, D: Distributions) -> Any:
 
 
 def map_points(feature_map: Any, D: Distributions) -> Distributions:
-    """The same distributions of mapped points."""
+    """Return the distributions with mapped points."""
     return D.with_points(image(feature_map, D.points))
 
 
 def some_points(D: Distributions) -> np.ndarray:
-    """A few points from all over, as probes."""
+    """Return evenly spaced rows of the points as probes."""
     rows = np.linspace(0, D.points.shape[0] - 1, N_PROBES).astype(int)
     points = D.points[rows]
     return np.asarray(points.toarray() if sparse.issparse(points) else points, dtype=np.float64)
 
 
 def image(feature_map: Any, points: Any) -> Any:
-    """Mapped points, checked: one row of finite numbers for each."""
+    """Return mapped points; raise unless each is a row of finite numbers."""
     mapped = feature_map.transform(points)
     mapped = mapped.tocsr() if sparse.issparse(mapped) else np.asarray(mapped)
     name = type(feature_map).__name__
@@ -144,44 +141,45 @@ def image(feature_map: Any, points: Any) -> Any:
 class BlendedMetric(GroundMetric):
     """The weighted average of two metrics' distances: a metric, but not a Mahalanobis distance."""
 
-    def __init__(self, one: GroundMetric, other: GroundMetric, weight: float) -> None:
-        self.one, self.other, self.weight = one, other, float(weight)
-        self.features = one.features or other.features
-        self.variances = other.variances if one.variances is None else one.variances
+    def __init__(self, first: GroundMetric, second: GroundMetric, weight: float) -> None:
+        self.first, self.second, self.weight = first, second, float(weight)
+        self.features = first.features or second.features
+        self.variances = second.variances if first.variances is None else first.variances
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
-        raise TypeError("an average of distances is no Mahalanobis distance: blend(..., of='matrices') gives one")
+        raise TypeError("an average of distances has no components: blend(..., of='matrices') has")
 
     @property
     def n_features(self) -> int:
-        return self.one.n_features
+        return self.first.n_features
 
     @property
     def n_components(self) -> int:
-        return self.one.n_components + self.other.n_components
+        return self.first.n_components + self.second.n_components
 
     def project(self, points: Any) -> np.ndarray:
-        """Both projections side by side, weighted: the distance is the sum of the distances in the two parts."""
+        """Return both weighted projections in one array; the distance is the sum of the distances in the two parts."""
         points = self._check_points(points)
-        return np.hstack([(1.0 - self.weight) * self.one.project(points), self.weight * self.other.project(points)])
+        parts = (1.0 - self.weight) * self.first.project(points), self.weight * self.second.project(points)
+        return np.hstack(parts)
 
     def projected_distances(self, x: Any, y: Any) -> np.ndarray:
-        k, total = self.one.n_components, np.zeros((x.shape[0], y.shape[0]))
+        k, total = self.first.n_components, np.zeros((x.shape[0], y.shape[0]))
         for metric, weight, part in (
-            (self.one, 1.0 - self.weight, slice(0, k)),
-            (self.other, self.weight, slice(k, None)),
+            (self.first, 1.0 - self.weight, slice(0, k)),
+            (self.second, self.weight, slice(k, None)),
         ):
-            if weight:  # taken out of the points: squared costs do not grow with it as others do
+            if weight:  # points are divided by the weight, because squared costs are not proportional to it
                 total += weight * metric.projected_distances(x[:, part] / weight, y[:, part] / weight)
         return total
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
-        return (1.0 - self.weight) * self.one.distances(x, y) + self.weight * self.other.distances(x, y)
+        return (1.0 - self.weight) * self.first.distances(x, y) + self.weight * self.second.distances(x, y)
 
 
 class NamedDistance:
-    """A distance between points that scikit-learn knows by name."""
+    """A distance between points by its name in scikit-learn."""
 
     def __init__(self, name: str) -> None:
         self.name = name

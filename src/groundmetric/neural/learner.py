@@ -24,114 +24,114 @@ from .metric import NeuralDistance, NeuralMetric, StandardisedModule, as_array, 
 
 
 class ModuleEmbedding:
-    """z = f(x). All points of a batch go through the module together, forward once and backward once."""
+    """Embedding z = f(x), with one forward and one backward pass for all points of a batch."""
 
-    def __init__(self, D: Distributions, inside: StandardisedModule) -> None:
-        self._D, self._inside = D, inside
+    def __init__(self, D: Distributions, network: StandardisedModule) -> None:
+        self._D, self._network = D, network
         with torch.no_grad():
-            inside.module.eval()
-            self.n_components = inside.embed(inside.inputs(D.points[:1])).shape[1]
+            network.module.eval()
+            self.n_components = network.embed(network.inputs(D.points[:1])).shape[1]
 
     def place(
         self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool
     ) -> Iterator[tuple[int, np.ndarray]]:
-        inside, bounds = self._inside, self._D.bounds
-        inside.parameters = parameters
+        network, bounds = self._network, self._D.bounds
+        network.parameters = parameters
         self._rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in distributions])
-        inside.module.train(learning)
+        network.module.train(learning)
         with torch.set_grad_enabled(learning):
-            self._z = inside.embed(inside.inputs(self._D.points[self._rows]))
+            self._z = network.embed(network.inputs(self._D.points[self._rows]))
         z, ends = as_array(self._z), np.cumsum(self._D.sizes[distributions])
         for d, end in zip(distributions, ends, strict=True):
             yield d, z[end - self._D.sizes[d] : end]
 
     def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
-        self._inside.forget_gradient()
-        self._z.backward(self._inside.tensor(pull[self._rows]))
-        return self._inside.gradient()
+        self._network.forget_gradient()
+        self._z.backward(self._network.tensor(pull[self._rows]))
+        return self._network.gradient()
 
 
 class TorchOptimiser:
-    """A torch optimiser that is handed its gradients. Its rates fall as `learning_rate` does from its first value."""
+    """A torch optimiser with external gradients; its rates are scaled by the decay of `learning_rate`."""
 
     def __init__(
-        self, inside: StandardisedModule, make: Callable[[Any], torch.optim.Optimizer], learning_rate: float
+        self, network: StandardisedModule, make: Callable[[Any], torch.optim.Optimizer], learning_rate: float
     ) -> None:
-        self._inside, self._inner = inside, make(inside.learned)
+        self._network, self._inner = network, make(network.learned)
         self._rates = [group["lr"] for group in self._inner.param_groups]
         self.learning_rate = self._first = learning_rate
 
     def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        inside = self._inside
-        inside.parameters = W
+        network = self._network
+        network.parameters = W
         for group, rate in zip(self._inner.param_groups, self._rates, strict=True):
             group["lr"] = rate * self.learning_rate / self._first
-        flat, place = inside.tensor(gradient[0]), 0
-        for parameter in inside.learned:
-            parameter.grad = flat[place : place + parameter.numel()].view_as(parameter).clone()
-            place += parameter.numel()
+        flat = network.tensor(gradient[0])
+        parts = torch.split(flat, [parameter.numel() for parameter in network.learned])
+        for parameter, part in zip(network.learned, parts, strict=True):
+            parameter.grad = part.view_as(parameter).clone()
         self._inner.step()
-        return inside.parameters
+        return network.parameters
 
 
 class EmbeddingModel:
-    """What is learned is a module f with d(x, y) = |f(x) - f(y)|."""
+    """Model of a module f with d(x, y) = |f(x) - f(y)|."""
 
     def __init__(
         self,
-        inside: StandardisedModule,
+        network: StandardisedModule,
         optimiser: Callable[[Any], torch.optim.Optimizer] | None,
         cost: Cost = Cost.EUCLIDEAN,
     ) -> None:
-        self.inside, self.cost = inside, cost
+        self.network, self.cost = network, cost
         self._make = optimiser
-        self._first = copy.deepcopy(inside.module.state_dict())
+        self._first = copy.deepcopy(network.module.state_dict())
 
     def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
-        """The module as it was given."""
-        self.inside.module.load_state_dict(self._first)
-        return self.inside.parameters
+        """Reset the module to its initial state."""
+        self.network.module.load_state_dict(self._first)
+        return self.network.parameters
 
     def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
-        embedding = ModuleEmbedding(D, self.inside)
+        embedding = ModuleEmbedding(D, self.network)
         k = embedding.n_components
         return EmbeddedPairs(embedding, pair_transport(Masses.of(D), first, second, k, cost=self.cost, **options))
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        self.inside.parameters = parameters
-        return NeuralMetric(self.inside.module, self.inside.centre, self.inside.scale).project(D.points)
+        self.network.parameters = parameters
+        return NeuralMetric(self.network.module, self.network.centre, self.network.scale).project(D.points)
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
-        raise TypeError("a network has no rows of W: nuisance is for linear and diagonal metrics")
+        raise TypeError("nuisance needs the rows of W of a linear or diagonal metric, not a network")
 
     def chain(self, gradient: np.ndarray) -> np.ndarray:
         return gradient
 
     def optimiser(self, learning_rate: float) -> TorchOptimiser:
         make = self._make or (lambda learned: torch.optim.Adam(learned, lr=learning_rate))
-        return TorchOptimiser(self.inside, make, learning_rate)
+        return TorchOptimiser(self.network, make, learning_rate)
 
     def keep(self, parameters: np.ndarray) -> dict[str, Any]:
-        """The module's whole state: running averages of its layers are no parameters, but part of what was learned."""
-        self.inside.parameters = parameters
-        return copy.deepcopy(self.inside.module.state_dict())
+        """Return the state of the module, including buffers such as running averages, which are not parameters."""
+        self.network.parameters = parameters
+        return copy.deepcopy(self.network.module.state_dict())
 
-    def metric(self, kept: dict[str, Any], features: Sequence[str] | None, variances: np.ndarray) -> Any:
-        self.inside.module.load_state_dict(kept)
-        return NeuralMetric(self.inside.module, self.inside.centre, self.inside.scale, features, cost=self.cost)
+    def metric(self, state: dict[str, Any], features: Sequence[str] | None, variances: np.ndarray) -> Any:
+        self.network.module.load_state_dict(state)
+        return NeuralMetric(self.network.module, self.network.centre, self.network.scale, features, cost=self.cost)
 
 
 class MeasuredPairs:
-    """Pairs whose costs a module measures, point by point.
+    """Pairs with costs computed by a module.
 
-    Costs are computed without a gradient. The plan is optimal, so it may be held fixed (Danskin), and the gradient
-    needs only its at most n + m - 1 arcs. Pairs restart from their last basis. There are no bounds but 0 from below.
+    Costs are computed without gradients. An optimal plan is held fixed in the derivative (Danskin's theorem), so the
+    gradient needs only its at most n + m - 1 arcs. Solves are warm-started from the last basis. The only bound is 0.
     """
 
     def __init__(
         self,
         D: Distributions,
-        inside: StandardisedModule,
+        network: StandardisedModule,
         first: np.ndarray,
         second: np.ndarray,
         *,
@@ -139,29 +139,29 @@ class MeasuredPairs:
         memory: float = 0.0,
         max_pivots: int | None = None,
     ) -> None:
-        self._D, self._inside, self._max_pivots = D, inside, max_pivots
+        self._D, self._network, self._max_pivots = D, network, max_pivots
         self.first, self.second = first, second
-        self._inputs = inside.inputs(D.points)
+        self._inputs = network.inputs(D.points)
         self._plans: list[Plan | None] = [None] * first.size
         self.answers = no_answers(first.size)
         self._check_symmetry()
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
-        """Dropout and the like stay off: costs and gradient must be of the same function."""
-        self._inside.parameters = parameters
-        self._inside.module.eval()
+        """Set the parameters. Dropout stays off, because costs and gradient must belong to the same function."""
+        self._network.parameters = parameters
+        self._network.module.eval()
 
-    def upper(self, which: np.ndarray) -> np.ndarray:
-        return np.full(which.size, np.inf)
+    def upper(self, selected: np.ndarray) -> np.ndarray:
+        return np.full(selected.size, np.inf)
 
-    def lower(self, which: np.ndarray) -> np.ndarray:
-        return np.zeros(which.size)
+    def lower(self, selected: np.ndarray) -> np.ndarray:
+        return np.zeros(selected.size)
 
-    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
-        for p in which:
+    def solve(self, selected: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
+        for p in selected:
             last = self._plans[p]
             x, y = (self._rows(side[p]) for side in (self.first, self.second))
-            cost = distance_matrix(self._inside, self._inputs[x], self._inputs[y])
+            cost = distance_matrix(self._network, self._inputs[x], self._inputs[y])
             start = None if last is None else last.basis
             plan = solve(cost, self._D.weights[x], self._D.weights[y], start=start, max_pivots=self._max_pivots)
             self._plans[p] = plan
@@ -170,18 +170,18 @@ class MeasuredPairs:
                 plan.pivots,
                 plan.optimal,
             )
-        return self.answers.value[which]
+        return self.answers.value[selected]
 
-    def gradient(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
-        self._inside.forget_gradient()
-        if which.size:
-            x, y, weight = (np.concatenate(part) for part in zip(*map(self._arcs, which, coefficient), strict=True))
-            measured = self._inside.measure(self._inputs[x], self._inputs[y])
-            torch.sum(measured * self._inside.tensor(weight)).backward()
-        return self._inside.gradient()
+    def gradient(self, selected: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        self._network.forget_gradient()
+        if selected.size:
+            x, y, weight = (np.concatenate(part) for part in zip(*map(self._arcs, selected, coefficient), strict=True))
+            measured = self._network.measure(self._inputs[x], self._inputs[y])
+            torch.sum(measured * self._network.tensor(weight)).backward()
+        return self._network.gradient()
 
     def _arcs(self, p: int, coefficient: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of the senders and receivers of a pair's plan, and how much each arc counts."""
+        """Return source rows, target rows and coefficients of the arcs of a pair's plan."""
         plan = self._plans[p]
         assert plan is not None
         start, end = self._D.bounds[self.first[p]], self._D.bounds[self.second[p]]
@@ -191,43 +191,44 @@ class MeasuredPairs:
         return slice(self._D.bounds[d], self._D.bounds[d + 1])
 
     def _check_symmetry(self) -> None:
-        """A distance is the same there and back; look at a few points."""
-        some = self._inputs[:: max(1, len(self._inputs) // 8)]
-        self._inside.module.eval()
-        matrix = distance_matrix(self._inside, some, some)
+        """Raise unless the distances between about 8 points are symmetric."""
+        subset = self._inputs[:: max(1, len(self._inputs) // 8)]
+        self._network.module.eval()
+        matrix = distance_matrix(self._network, subset, subset)
         if np.abs(matrix - matrix.T).max() > 1e-4 * np.abs(matrix).max():
             raise ValueError("module(x, y) differs from module(y, x): a distance must be symmetric; average the two")
 
 
 class DistanceModel(EmbeddingModel):
-    """What is learned is a module that computes d(x, y) itself."""
+    """Model of a module that computes d(x, y) itself."""
 
     def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
-        return MeasuredPairs(D, self.inside, first, second, **options)
+        return MeasuredPairs(D, self.network, first, second, **options)
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
         raise ValueError("neighbors='nearest' needs an embedding, but the module measures distances: use 'random'")
 
-    def metric(self, kept: dict[str, Any], features: Sequence[str] | None, variances: np.ndarray) -> Any:
-        self.inside.module.load_state_dict(kept)
-        return NeuralDistance(self.inside.module, self.inside.centre, self.inside.scale, features)
+    def metric(self, state: dict[str, Any], features: Sequence[str] | None, variances: np.ndarray) -> Any:
+        self.network.module.load_state_dict(state)
+        return NeuralDistance(self.network.module, self.network.centre, self.network.scale, features)
 
 
-# Of GroundMetricLearner, what has no meaning for a module.
+# Parameters of GroundMetricLearner that do not apply to modules.
 _LINEAR_ONLY = ("n_components", "init", "nuisance", "checkpoint")
 
 
 class NeuralGroundMetricLearner(GroundMetricLearner):
-    """Learn a network as the ground metric: `GroundMetricLearner` with a torch module in place of W.
+    """Learn a network as the ground metric: `GroundMetricLearner` with a torch module instead of W.
 
-    Points go through the module, transport between them is solved exactly, and the pull on every embedded point goes
-    back through the module: one forward and one backward pass per step. Points are standardised first.
+    The module embeds standardised points, transport between embedded points is solved exactly, and the gradient with
+    respect to embedded points is propagated through the module: one forward and one backward pass per step.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Maps points (n, n_features) to places (n, n_components): d(x, y) = |f(x) - f(y)|. With ``pairwise=True`` it maps
-        two tensors (n, n_features) to n distances d(x, y) that are not negative and symmetric. It is not changed.
+        Maps points (n, n_features) to embedded points (n, n_components): d(x, y) = |f(x) - f(y)|. With
+        ``pairwise=True`` it maps two tensors (n, n_features) to n symmetric distances d(x, y) of at least 0. The
+        learner trains a copy.
     pairwise : bool
     optimiser : callable or None
         Makes a torch optimiser from parameters, e.g. ``lambda p: torch.optim.SGD(p, lr=0.1)``. None: Adam with
@@ -263,23 +264,30 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        """scikit-learn reads the names from the signature, which here is that of the linear learner and more."""
+        """Return the parameter names, which scikit-learn would otherwise read from the signature."""
         linear = set(GroundMetricLearner._get_param_names()) - set(_LINEAR_ONLY)
         return sorted(linear | {"module", "pairwise", "optimiser"})
 
     def fit(
-        self, X: Any, y: Any, samples: Any = None, strata: Any = None, *, fresh: Any = None, **other: Any
+        self,
+        X: Any,
+        y: Any,
+        *,
+        samples: Any = None,
+        groups: Any = None,
+        strata: Any = None,
+        fresh: Any = None,
     ) -> NeuralGroundMetricLearner:
-        """Learn from Distributions with a label each, or from points; as in GroundMetricLearner."""
-        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
+        """Learn from labelled Distributions or points, as in GroundMetricLearner."""
+        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's generator
             torch.manual_seed(check_random_state(self.random_state).randint(2**31))
-            super().fit(X, y, samples, strata, fresh=fresh, **other)
+            super().fit(X, y, samples=samples, groups=groups, strata=strata, fresh=fresh)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Points (or the points of Distributions) as the module embeds them, (n_points, n_components)."""
+        """Embed points (or the points of Distributions) by the module: shape (n_points, n_components)."""
         if self.pairwise:
-            raise TypeError("a module that measures distances embeds no points: use `metric_.distances`")
+            raise TypeError("a module of distances does not embed points: use `metric_.distances`")
         return super().transform(X)
 
     def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Model:
@@ -287,7 +295,7 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         form = resolve_form(self.form)
         if form.form != "linear":
             raise ValueError(
-                f"form is {self.form!r}, but a module takes the place of W: expected Mapped(transformer) or nothing"
+                f"form is {self.form!r}, but a module replaces W: expected Mapped(transformer) or the default"
             )
         if self.pairwise and form.transformer is not None:
             raise ValueError("form is mapped and pairwise=True: let the module map the points itself")
@@ -300,4 +308,4 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
 
     def _keep_metric(self, metric: Any, raw: Distributions) -> None:
         self.module_ = metric.module
-        self.metric_ = self._behind_map(metric, raw)
+        self.metric_ = self._with_map(metric, raw)

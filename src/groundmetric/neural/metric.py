@@ -1,4 +1,4 @@
-"""Networks as metrics: a torch module between arrays, and metrics that project, measure, and are saved and loaded."""
+"""Networks as metrics: a torch module that takes and returns arrays, and metrics with files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,12 @@ from ..distributions import Distributions
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.io import read_parts, write_parts
 
-# Points that go through a module at a time where no gradient is needed.
+# Points or pairs per forward pass without gradients.
 BLOCK = 8192
 
 
 class StandardisedModule:
-    """A torch module that sees standardised points.
-
-    Parameters
-    ----------
-    module : torch.nn.Module; a copy is kept
-    centre, scale : arrays (n_features,), mean and standard deviation of each feature
-    """
+    """A copy of a torch module whose input is standardised by the mean and standard deviation of each feature."""
 
     def __init__(self, module: Any, centre: np.ndarray, scale: np.ndarray) -> None:
         if not isinstance(module, torch.nn.Module):
@@ -36,7 +30,7 @@ class StandardisedModule:
         self.centre, self.scale = np.asarray(centre, np.float64), np.asarray(scale, np.float64)
         self._learned = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         first = next(self.module.parameters(), torch.empty(0))
-        self._place: dict[str, Any] = {"dtype": first.dtype, "device": first.device}
+        self._options: dict[str, Any] = {"dtype": first.dtype, "device": first.device}
 
     @property
     def learned(self) -> list[torch.nn.Parameter]:
@@ -46,16 +40,16 @@ class StandardisedModule:
         return self._learned
 
     def tensor(self, values: np.ndarray) -> torch.Tensor:
-        return torch.as_tensor(values, **self._place)
+        return torch.as_tensor(values, **self._options)
 
     def inputs(self, points: Any) -> torch.Tensor:
-        """Points (n, n_features) as the module sees them."""
+        """Return standardised points as a tensor of shape (n, n_features)."""
         points = points.toarray() if sparse.issparse(points) else points
         return self.tensor((points - self.centre) / self.scale)
 
     @property
     def parameters(self) -> np.ndarray:
-        """All that is learned as one row, (1, n_parameters)."""
+        """All learned parameters as an array of shape (1, n_parameters)."""
         flat = torch.nn.utils.parameters_to_vector(self.learned)
         return flat.detach().cpu().numpy().astype(np.float64)[None]
 
@@ -64,7 +58,7 @@ class StandardisedModule:
         torch.nn.utils.vector_to_parameters(self.tensor(values[0]), self.learned)
 
     def gradient(self) -> np.ndarray:
-        """What the backward passes since `forget_gradient` have left, (1, n_parameters)."""
+        """Return the gradient accumulated since `forget_gradient`, of shape (1, n_parameters)."""
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.learned]
         flat = torch.cat([part.reshape(-1) for part in parts]).cpu().numpy().astype(np.float64)[None]
         if not np.isfinite(flat).all():
@@ -75,7 +69,7 @@ class StandardisedModule:
         self.module.zero_grad(set_to_none=True)
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
-        """What the module makes of points, checked: a row of finite numbers for each."""
+        """Return the module's embedding of points; raise unless it is a row of finite numbers per point."""
         z = self.module(x)
         if not isinstance(z, torch.Tensor) or z.ndim != 2 or z.shape[0] != x.shape[0]:
             raise ValueError(
@@ -84,7 +78,7 @@ class StandardisedModule:
         return _finite(z)
 
     def measure(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """What the module says of pairs of points, checked: one finite number for each that is not negative."""
+        """Return the module's distance of each pair; raise unless it is a finite number of at least 0."""
         d = self.module(x, y)
         if isinstance(d, torch.Tensor) and d.shape == (x.shape[0], 1):
             d = d[:, 0]
@@ -110,7 +104,7 @@ def _finite(output: torch.Tensor) -> torch.Tensor:
 
 
 class NeuralMetric(GroundMetric):
-    """d(x, y) = |f(x) - f(y)|, f a torch module.
+    """Metric d(x, y) = |f(x) - f(y)| with a torch module f.
 
     Parameters
     ----------
@@ -129,45 +123,45 @@ class NeuralMetric(GroundMetric):
         *,
         cost: Cost | str = Cost.EUCLIDEAN,
     ) -> None:
-        self._inside = StandardisedModule(module, centre, scale)
-        self._inside.module.eval()
+        self._network = StandardisedModule(module, centre, scale)
+        self._network.module.eval()
         self.variances, self.cost = None, Cost.named(cost)
         self.features = check_features(features, self.n_features)
         with torch.no_grad():
-            self._n_components = self._inside.embed(self._inside.inputs(self._inside.centre[None])).shape[1]
+            self._n_components = self._network.embed(self._network.inputs(self._network.centre[None])).shape[1]
 
     @property
     def module(self) -> torch.nn.Module:
-        return self._inside.module
+        return self._network.module
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
-        raise TypeError("a network is no Mahalanobis distance: it has no components; see `metric.module`")
+        raise TypeError("a network metric has no components, unlike a Mahalanobis distance: see `metric.module`")
 
     @property
     def n_features(self) -> int:
-        return self._inside.centre.size
+        return self._network.centre.size
 
     @property
     def n_components(self) -> int:
         return self._n_components
 
     def project(self, points: Any) -> np.ndarray:
-        """Points as the network embeds them, (n_points, n_components)."""
+        """Return the network's embedding of points, of shape (n_points, n_components)."""
         points = self._check_points(points)
         z = np.empty((points.shape[0], self.n_components))
         with torch.no_grad():
             for low in range(0, z.shape[0], BLOCK):
-                z[low : low + BLOCK] = as_array(self._inside.embed(self._inside.inputs(points[low : low + BLOCK])))
+                z[low : low + BLOCK] = as_array(self._network.embed(self._network.inputs(points[low : low + BLOCK])))
         return z
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network's numbers to one file, without pickle; `groundmetric.neural.load` reads it."""
-        _save(self, "neural embedding", self._inside, self.features, path)
+        """Write the parameters of the network to one file, without pickle; `groundmetric.neural.load` reads it."""
+        _save(self, "neural embedding", self._network, self.features, path)
 
 
 class NeuralDistance:
-    """d(x, y) as a torch module computes it, for `pairwise_distances` and the classifier.
+    """Distance d(x, y) computed by a torch module, for `pairwise_distances` and the classifier.
 
     Parameters
     ----------
@@ -176,26 +170,26 @@ class NeuralDistance:
     features : sequence of str, optional
     """
 
-    cost = Cost.EUCLIDEAN  # only so that files are described alike
+    cost = Cost.EUCLIDEAN  # unused, but part of the description in files
 
     def __init__(self, module: Any, centre: Any, scale: Any, features: Sequence[str] | None = None) -> None:
-        self._inside = StandardisedModule(module, centre, scale)
-        self._inside.module.eval()
-        self.features = check_features(features, self._inside.centre.size)
+        self._network = StandardisedModule(module, centre, scale)
+        self._network.module.eval()
+        self.features = check_features(features, self._network.centre.size)
 
     @property
     def module(self) -> torch.nn.Module:
-        return self._inside.module
+        return self._network.module
 
     @property
     def n_features(self) -> int:
-        return self._inside.centre.size
+        return self._network.centre.size
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """Distances between points: all of `x` against all of `y` (or against themselves)."""
+        """Return distances between all points of `x` and of `y` (or within `x`)."""
         x = self._points(x)
         return distance_matrix(
-            self._inside, self._inside.inputs(x), self._inside.inputs(x if y is None else self._points(y))
+            self._network, self._network.inputs(x), self._network.inputs(x if y is None else self._points(y))
         )
 
     def _points(self, points: Any) -> Any:
@@ -208,15 +202,15 @@ class NeuralDistance:
         return points
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network's numbers to one file, without pickle; `groundmetric.neural.load` reads it."""
-        _save(self, "neural distance", self._inside, self.features, path)
+        """Write the parameters of the network to one file, without pickle; `groundmetric.neural.load` reads it."""
+        _save(self, "neural distance", self._network, self.features, path)
 
     def __repr__(self) -> str:
         return f"NeuralDistance({self.n_features} features)"
 
 
-def distance_matrix(inside: StandardisedModule, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
-    """All distances between two sets of inputs, a block of pairs at a time."""
+def distance_matrix(network: StandardisedModule, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+    """Return all distances between two sets of inputs, computed in blocks of pairs."""
     n, m = len(x), len(y)
     rows = torch.arange(n, device=x.device).repeat_interleave(m)
     cols = torch.arange(m, device=x.device).repeat(n)
@@ -224,34 +218,34 @@ def distance_matrix(inside: StandardisedModule, x: torch.Tensor, y: torch.Tensor
     with torch.no_grad():
         for low in range(0, n * m, BLOCK):
             i, j = rows[low : low + BLOCK], cols[low : low + BLOCK]
-            out[low : low + BLOCK] = as_array(inside.measure(x[i], y[j]))
+            out[low : low + BLOCK] = as_array(network.measure(x[i], y[j]))
     return out.reshape(n, m)
 
 
-def _save(metric: Any, kind: str, inside: StandardisedModule, features: Any, path: str | os.PathLike[str]) -> None:
-    state = {f"state.{name}": value.detach().cpu().numpy() for name, value in inside.module.state_dict().items()}
-    arrays = {"centre": inside.centre, "scale": inside.scale, **state}
+def _save(metric: Any, kind: str, network: StandardisedModule, features: Any, path: str | os.PathLike[str]) -> None:
+    state = {f"state.{name}": value.detach().cpu().numpy() for name, value in network.module.state_dict().items()}
+    arrays = {"centre": network.centre, "scale": network.scale, **state}
     cost = metric.cost.name.lower()
     write_parts({"kind": kind, "features": features, "cost": cost}, arrays, path)
 
 
 def load(path: str | os.PathLike[str], module: Any) -> Any:
-    """A network metric that `save` wrote. A file holds numbers only: `module` must be built like the one learned.
+    """Load a network metric; files hold parameters only, so `module` must have the architecture of the saved module.
 
     Returns
     -------
-    NeuralMetric or NeuralDistance; `module` itself is not changed
+    NeuralMetric or NeuralDistance with a copy of `module`
     """
     description, arrays = read_parts(path)
     if description["kind"] not in ("neural embedding", "neural distance"):
-        raise ValueError(f"{os.fspath(path)!r} holds no network: read it with `GroundMetric.load`")
-    inside = StandardisedModule(module, arrays["centre"], arrays["scale"])
+        raise ValueError(f"{os.fspath(path)!r} is not the file of a network: read it with `GroundMetric.load`")
+    network = StandardisedModule(module, arrays["centre"], arrays["scale"])
     state = {name[6:]: torch.as_tensor(value) for name, value in arrays.items() if name.startswith("state.")}
     try:
-        inside.module.load_state_dict(state)
+        network.module.load_state_dict(state)
     except RuntimeError as error:
         raise ValueError(f"module is not built like the one that was saved: {error}") from None
-    known = (inside.module, inside.centre, inside.scale, description["features"])
+    arguments = (network.module, network.centre, network.scale, description["features"])
     if description["kind"] == "neural distance":
-        return NeuralDistance(*known)
-    return NeuralMetric(*known, cost=description["cost"])
+        return NeuralDistance(*arguments)
+    return NeuralMetric(*arguments, cost=description["cost"])

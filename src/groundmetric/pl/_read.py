@@ -44,9 +44,15 @@ def learned_entry(adata: Any, key: str) -> Mapping[str, Any]:
 
 
 def learned_label(adata: Any, key: str) -> str | None:
-    """Return the column of `obs` with the labels that were learned from, if it is known and present."""
+    """Return the column of `obs` with the labels that were learned from, if `uns` names it and it is present."""
     name = learned_entry(adata, key).get("params", {}).get("label_key")
     return None if name is None or str(name) not in adata.obs else str(name)
+
+
+def colourings(adata: Any, colors: Any, palette: Palette = None) -> dict[str, Classes | Numbers]:
+    """Return the colouring of each of one or several columns of `obs` or genes, by name."""
+    names = [colors] if isinstance(colors, str) or not colors else colors
+    return {name: colouring(adata, name, palette) for name in names}
 
 
 def colouring(adata: Any, color: Any, palette: Palette = None, first: int = 0) -> Classes | Numbers:

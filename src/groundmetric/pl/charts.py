@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -80,25 +81,20 @@ def importance(
         text: dict[str, Any] = {"xytext": (2, 0), "textcoords": "offset points", "va": "center_baseline"}
         for row, share, tip in zip(rows, shares[top], tips, strict=True):
             ax.annotate(f"{share:.2%}", (tip, row), fontsize=min(6.0, size), **text)
-        ax.set_yticks(rows, [style.short(names[f], 28) for f in top], parse_math=False, fontsize=size)
-        ax.tick_params("y", length=0)
+        style.name_rows(ax, [names[f] for f in top], size)
         ax.spines["left"].set_visible(False)
         ax.set(xlabel="share of the importance (%)", xlim=(0, 1.18 * tips.max() or 1.0))
-        n_others = shares.size - top.size
-        below = (
-            10.0 * top.size / (72 * style.inches(ax)[1]) if n_others else 0.0
-        )  # room for a line of text below the last bar
-        ax.set_ylim(top.size - 0.5 + below, -0.5)
-        if n_others:
-            others = f"the other {n_others:,}: {max(shares.sum() - shares[top].sum(), 0):.2%}"
-            ax.text(1, 0, others, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
+        line = 0.0  # height of a line of text below the last bar
+        if n_more := shares.size - top.size:
+            line = 10.0 * top.size / (72 * style.inches(ax)[1])
+            remaining = f"the other {n_more:,}: {max(shares.sum() - shares[top].sum(), 0):.2%}"
+            ax.text(1, 0, remaining, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
+        ax.set_ylim(top.size - 0.5 + line, -0.5)
     return style.finish(ax, show)
 
 
-def _shares(
-    source: Any, intervals: Any, gene_symbols: str | None, key: str
-) -> tuple[np.ndarray, list[str], np.ndarray | None]:
-    """Return the importance of each feature of a metric, the features' names, and the ends of intervals or None."""
+def _shares(source: Any, intervals: Any, gene_symbols: str | None, key: str) -> tuple[np.ndarray, list[str], Any]:
+    """Return the importance of each feature of a metric, the names of the features, and the ends of intervals."""
     column = f"{key}_importance"
     if _read.is_anndata(source) and (column in source.var or "metric" not in _read.learned_entry(source, key)):
         values = np.asarray(_read.entry(source, "var", column), dtype=float)
@@ -113,7 +109,7 @@ def _shares(
     if hasattr(source, "items") and not isinstance(source, GroundMetric):
         items = dict(source.items())
         values, names = np.array(list(items.values()), dtype=float), [str(name) for name in items]
-    else:  # for AnnData, learned on an _read.entry of obsm
+    else:  # AnnData: learned on an entry of obsm
         metric = _read.metric_of(source, key)
         values, names = metric.importance(), _read.feature_names(metric)
     return values, names, _ends(intervals, names)
@@ -153,8 +149,7 @@ def ellipse(
     Parameters
     ----------
     metrics : GroundMetric, learner, AnnData or mapping
-        Metric, fitted learner, or AnnData after `tl.learn`; or a mapping of names to several, which are listed in a
-        legend.
+        Metric, fitted learner, or AnnData after `tl.learn`; or a mapping of names to metrics, which a legend lists.
     features : pair of str or int, or None, default=None
         The two features, by name or number. None: those of a metric on two.
     variances : array-like of shape (2,) or None, default=None
@@ -171,7 +166,7 @@ def ellipse(
     'ISG15 (relative weight)'
     """
     named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}
-    learned = {name: _read.metric_of(given, key) for name, given in named.items()}
+    learned = {name: _read.metric_of(metric, key) for name, metric in named.items()}
     planes = {name: _plane(name, metric, features) for name, metric in learned.items()}
     if variances is None and _read.is_anndata(metrics) and learned["learned"].variances is not None:
         variances = learned["learned"].variances[planes["learned"]]
@@ -194,7 +189,7 @@ def ellipse(
 
 
 def _plane(name: str, metric: GroundMetric, features: Sequence[str | int] | None) -> list[int]:
-    """Return the positions of the two features; raise if there is no ellipse."""
+    """Return the positions of the two features; raise if the metric has no ellipse."""
     if metric.cost is Cost.MANHATTAN:
         raise ValueError(f"metric {name!r} has Manhattan costs: points at one distance are not on an ellipse")
     names = _read.feature_names(metric)
@@ -219,8 +214,9 @@ def history(
     """Training: held-out scores of the views of an ensemble, or a single learner epoch by epoch.
 
     Of an ensemble: the held-out score of each view and of all together, against guessing (dashed). Of a single learner:
-    the loss of held-out triplets if there are any (`stopping`), with the loss of training triplets and a mark at the
-    selected epoch; otherwise the share of active triplets (within the margin), which alone contribute to the gradient.
+    the loss of held-out triplets if the learner used them (`stopping`), with the loss of training triplets and a mark
+    at the selected epoch; otherwise the share of active triplets (within the margin), which alone contribute to the
+    gradient.
 
     Parameters
     ----------
@@ -236,7 +232,7 @@ def history(
     >>> ax.lines[0].get_ydata().tolist()
     [90.0, 50.0]
     """
-    views = None
+    views, epochs = None, record
     if _read.is_anndata(record):
         results = _read.entry(record, "uns", key)
         epochs, stored = results.get("history"), results.get("ensemble")
@@ -248,60 +244,37 @@ def history(
         if hasattr(ensemble, "chance_"):
             views = ensemble.fitted_.view_scores, ensemble.score_, ensemble.chance_, bool(ensemble.classes_.size)
     if views is not None:
-        return style.finish(_draw_views(ax, *views), show)
+        by_view, score, chance, of_classes = views
+        ordered = sorted(by_view.items(), key=lambda item: -float(item[1]))
+        rows = {"all views": (score, chance, score), **{str(name): (v, chance, v) for name, v in ordered}}
+        name = f"held-out {'log-probability' if of_classes else 'log-likelihood'} per sample"
+        return scores(rows, reference=float(chance), name=name, reference_name="guessing", ax=ax, show=show)
     if not isinstance(epochs, Mapping):
         raise TypeError(f"{type(record).__name__} has no history: give a fitted learner, its history_, or AnnData")
     if "active" not in epochs or not len(epochs["active"]):
         raise ValueError("the history has no epochs: it needs the share of active triplets of each, 'active'")
-    return style.finish(_draw_epochs(ax, epochs), show)
-
-
-def _draw_views(ax: Axes | None, views: Mapping[str, float], score: float, chance: float, of_classes: bool) -> Axes:
-    scores = {str(name): float(value) for name, value in views.items()}
-    rows = {"all views": float(score), **dict(sorted(scores.items(), key=lambda item: -item[1]))}
-    with style.axes(ax, 0.5 + 0.2 * len(rows)) as ax:
-        guessing = ax.axvline(float(chance), color=style.INK, lw=0.6, ls="--", label="guessing")
-        for row, value in enumerate(rows.values()):
-            shade = style.colour(0) if row == 0 else style.INK
-            ax.plot([float(chance), value], [row, row], color=shade, lw=0.8, alpha=0.5)
-            ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
-        _name_rows(ax, list(rows))
-        ax.set_xlabel(f"held-out {'log-probability' if of_classes else 'log-likelihood'} per sample")
-        ax.margins(x=0.08)
-        style.legend_above(ax, {"": [guessing]}, length=2.4)
-    return ax
-
-
-def _draw_epochs(ax: Axes | None, epochs: Mapping[str, Any]) -> Axes:
     held_out = np.asarray(epochs.get("validation_loss", np.nan), dtype=float)
     active = np.asarray(epochs["active"], dtype=float)
     numbers = np.arange(1, active.size + 1)
     with style.axes(ax) as ax:
         if np.isfinite(held_out).any():
             best = int(np.nanargmin(held_out))
-            lines = ax.plot(numbers, held_out, color=style.colour(0), label="held out")
+            lines = ax.plot(numbers, held_out, color=style.colour(0), label="held-out")
             lines += ax.plot(numbers, np.asarray(epochs["loss"]), color=style.colour(1), ls="--", label="training")
-            lines += ax.plot(
-                best + 1, held_out[best], "o", color=style.colour(0), ms=4, label="selected", clip_on=False
-            )
+            look: dict[str, Any] = {"color": style.colour(0), "ms": 4, "label": "selected", "clip_on": False}
+            lines += ax.plot(best + 1, held_out[best], "o", **look)
             ax.set(ylabel="loss per triplet", ylim=(0, None))
             style.legend_above(ax, {"": lines}, length=2.4)
         else:
             ax.plot(numbers, 100 * active, color=style.colour(0))
             ax.set(ylabel="active triplets, within the margin (%)", ylim=(0, None))
             if active[-1] == 0.0:
-                text = "nothing is left to learn:\nno triplet is within the margin"
+                text = "training is complete:\nno triplet is within the margin"
                 ax.text(0.98, 0.96, text, transform=ax.transAxes, ha="right", va="top", fontsize=7)
                 ax.set_ylim(0, max(ax.get_ylim()[1], 10.0))  # a line at 0 alone gives no scale
         ax.set(xlabel="epoch", xlim=(1, max(active.size, 2)))
         ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
-    return ax
-
-
-def _name_rows(ax: Axes, names: Sequence[str]) -> None:
-    ax.set_yticks(np.arange(len(names)), [style.short(name, 28) for name in names], parse_math=False)
-    ax.tick_params("y", length=0)
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    return style.finish(ax, show)
 
 
 @style.figure_docs
@@ -309,6 +282,7 @@ def scores(
     rows: Mapping[str, Sequence[float | None]],
     *,
     reference: float | None = None,
+    reference_name: str | None = None,
     name: str = "balanced accuracy",
     ax: Axes | None = None,
     show: bool | None = None,
@@ -321,6 +295,8 @@ def scores(
         By name, the value and the lower and upper end of its interval; if an end is None or NaN, no interval is drawn.
     reference : float or None, default=None
         Value that is drawn as a dashed line, e.g. the score of guessing.
+    reference_name : str or None, default=None
+        Name of the dashed line in a legend.
     name : str, default="balanced accuracy"
         Label of the axis.
     {end}
@@ -334,15 +310,20 @@ def scores(
     """
     if not rows:
         raise ValueError("rows are empty: at least one is needed")
-    with style.axes(ax, 0.5 + 0.2 * len(rows)) as ax:
+    with style.axes(ax, 0.5 + 0.25 * len(rows)) as ax:
         if reference is not None:
-            ax.axvline(reference, color=style.INK, lw=0.6, ls="--")
+            line = ax.axvline(reference, color=style.INK, lw=0.6, ls="--", label=reference_name)
+            if reference_name is not None:
+                style.legend_above(ax, {"": [line]}, length=2.4)
         for row, ends in enumerate(rows.values()):
             value, low, high = (np.nan if end is None else float(end) for end in ends)
             shade = style.colour(0) if row == 0 else style.INK
             ax.plot([low, high], [row, row], color=shade, lw=1.3)
             ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
-        _name_rows(ax, list(rows))
+        names = [textwrap.fill(style.short(row, 44), 24) for row in rows]
+        ax.set_yticks(np.arange(len(rows)), names, parse_math=False)
+        ax.tick_params("y", length=0)
+        ax.set_ylim(len(rows) - 0.5, -0.5)
         ax.set_xlabel(name)
     return style.finish(ax, show)
 
@@ -375,9 +356,9 @@ def flow(
     """
     mass, distance = result.mass, result.distance
     shown = (mass >= least) & np.isfinite(distance)
-    norm, cmap = Normalize(0.0, float(distance[shown].max(initial=0.0)) or 1.0), mpl.colormaps["viridis_r"]
+    norm, cmap = Normalize(0.0, float(distance[shown].max(initial=0.0)) or 1.0), mpl.colormaps[f"{style.CMAP}_r"]
     left, right = _bar_starts(mass.sum(axis=1)), _bar_starts(mass.sum(axis=0))
-    # Bands are stacked in the same order at both ends, so that none cross beside a bar.
+    # Bands are stacked in the same order at both ends: no two cross next to a bar.
     tops_left = left[:, None] + np.cumsum(mass, axis=1) - mass
     tops_right = right + np.cumsum(mass, axis=0) - mass
     with style.axes(ax) as ax:
@@ -386,8 +367,8 @@ def flow(
             ax.add_patch(PathPatch(path, fc=cmap(norm(distance[r, c])), ec="none", alpha=0.75))
         style.add_colorbar(ax, mpl.cm.ScalarMappable(norm, cmap), "distance", pad=0.02, shrink=0.9)
         names = [style.short(value, 20) for value in result.values]
-        # Names at both sides take at most three quarters of the width (0.9 of the style.axes, before the layout).
-        needed = (max(style.text_width(name, 6.5) for name in names) / 72 + 0.05) / (0.9 * style.inches(ax)[0])
+        # Names at both sides take at most three quarters of the width (0.9 of the axes, before the layout).
+        needed = (style.LETTER * 6.5 * max(map(len, names)) / 72 + 0.05) / (0.9 * style.inches(ax)[0])
         share = min(needed, 0.375)
         margin, size = share / (1.0 - 2.0 * share) + _END, 6.5 * share / needed
         for x, starts, heights, side in ((0.0, left, mass.sum(axis=1), -1), (1.0, right, mass.sum(axis=0), 1)):

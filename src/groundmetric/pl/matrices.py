@@ -21,7 +21,7 @@ from . import _read, style
 if TYPE_CHECKING:
     from anndata import AnnData
 
-_BAR, _GAP = 0.07, 0.03  # inches: width of a bar of labels, and of the space beside it
+_BAR, _GAP = 0.07, 0.03  # inches: width of a bar of labels, and its distance from the next one
 _TREE = 0.14  # height of the tree, as a share of the matrix
 _SMALLEST = 3.5  # smallest font size of names
 _MOST_COMPONENTS = 10  # the metric of an ensemble may have as many components as features
@@ -43,26 +43,16 @@ def heatmap(
 ) -> Axes:
     """Distance matrix, with the classes as bars of colour along two sides.
 
-    The colours range from the smallest to the largest distance between different samples.
+    The colours range from the smallest to the largest distance between different samples, as in the report.
 
     Parameters
     ----------
-    distances : array of shape (n, n) or AnnData
-        Distances; or AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` with an ensemble.
-    y : array-like of shape (n,) or dict
-        Labels, or titles with several labellings, each of which gets a bar. A Series, or a dict of names to labels, is
-        matched by name to the rows of `distances` if that is a data frame.
-    color : str, sequence of str or None
-        For AnnData, one or several columns of `obs`. None: the label that was learned; if that is a number, rows are in
-        its order.
-    names : sequence, bool or None
-        Names of the rows, shown if there is room for them; True: those of `obs` of AnnData, or of the rows of a data
-        frame.
+    {distances}
+    {labellings}
     order : {"classes", "clusters"}
-        "classes" keeps each class of the first labelling together, with similar rows beside each other; "clusters" is
+        "classes" keeps each class of the first labelling together, with similar rows next to each other; "clusters" is
         the order of hierarchical clustering (average linkage), whose tree is drawn.
-    obsp : str or None, default=None
-        For AnnData, the entry of `obsp`; None: as in `embedding`.
+    {obsp}
     {palette}
     {key}
     {end}
@@ -76,8 +66,64 @@ def heatmap(
     """
     if order not in ("classes", "clusters"):
         raise ValueError(f"order is {order!r}: expected 'classes' or 'clusters'")
-    drawn = _draw_distances(ax, distances, y, color, names, order, obsp, palette, key)
-    return style.finish(drawn, show)
+    title, items, label = "distance", "distributions", None
+    if _read.is_anndata(distances):
+        samples, items = _read.as_samples(distances, key), "samples"
+        matrix, title = _read.distances_of(samples, key, obsp)
+        columns: Any = y if color is None else color
+        label = _read.learned_label(samples, key)
+        numbers = None if label is None else _read.colouring(samples, label)
+        if columns is None and isinstance(numbers, style.Numbers):
+            groups, sort_by = {}, numbers.values
+            items = f"samples, from low to high {label}"
+        else:
+            groups = _column_labellings(samples, label if columns is None else columns, palette)
+            sort_by = next(iter(groups.values())).codes
+        names = list(samples.obs_names) if names is True else names
+    else:
+        if np.ndim(distances) != 2 or np.shape(distances)[0] != np.shape(distances)[1]:
+            raise ValueError(f"distances have shape {np.shape(distances)}: expected a square matrix")
+        index = NameIndex.of(distances)
+        matrix = np.asarray(align_square_by_name(distances, index, "distances"))
+        groups = _named_labellings(y, index, palette)
+        sort_by = next(iter(groups.values())).codes
+        if names is True:
+            names = list(index.names) if index.names is not None and carries_names(distances) else None
+        elif carries_names(names):
+            names = align_by_name(names, index, "names")
+    texts: Any = None if names is False else names
+    if texts is not None and len(texts) != len(matrix):
+        raise ValueError(f"names has {len(texts)} entries for {len(matrix)} {items}: one is needed for each")
+    with style.axes(ax) as ax:
+        clustered = order == "clusters" and len(matrix) > 1
+        rows = _draw_tree(ax, average_linkage(matrix)) if clustered else order_by_class(matrix, sort_by)
+        between = matrix[~np.eye(len(matrix), dtype=bool)] if len(matrix) > 1 else matrix
+        image = ax.imshow(matrix[np.ix_(rows, rows)], cmap=style.DISTANCE_CMAP, vmin=between.min(), vmax=between.max(),
+                          interpolation="none")  # fmt: skip
+        ax.set(xticks=[], yticks=[], frame_on=False)
+        side = min(style.inches(ax))
+        for k, classes in enumerate(groups.values()):
+            _draw_bars(ax, classes, rows, k, side)
+        if not groups:
+            ax.set_ylabel(items)
+        if texts is not None:
+            pad = 72 * len(groups) * (_BAR + _GAP) + 2
+            size = min(7.0, 0.8 * 72 * side / len(texts))  # legend and tree will take a part of the height
+            if size < _SMALLEST:
+                ax.set_ylabel(f"{len(texts)} {items}", labelpad=pad)
+            else:
+                shown = [style.short(texts[row], 20) for row in rows]
+                ax.set_yticks(np.arange(len(rows)), shown, fontsize=size, parse_math=False)
+                ax.tick_params("y", length=0, pad=pad)
+        # In coordinates of the axes: the colour bar stays next to the matrix, which is always a square.
+        style.add_colorbar(ax, image, title, ax.inset_axes((1.0 + _BAR / side, 0.05, 0.1 / side, 0.9)))
+        if groups:
+            entries = {f"{style.short(name, 16)}:": classes.boxes() for name, classes in groups.items()}
+            style.legend_above(ax, entries, titles=len(groups) > 1, height=1.02 + _TREE if clustered else 1.0)
+        figure: Any = ax.figure
+        if texts is not None and hasattr(figure, "draw_without_rendering"):
+            figure.draw_without_rendering()  # the layout of a square between long names needs two passes
+    return style.finish(ax, show)
 
 
 @style.figure_docs
@@ -99,16 +145,9 @@ def clustermap(
 
     Parameters
     ----------
-    distances : array of shape (n, n) or AnnData
-        As in `heatmap`.
-    y : array-like of shape (n,) or dict
-        As in `heatmap`.
-    color : str, sequence of str or None
-        For AnnData, one or several columns of `obs`. None: the label that was learned.
-    names : sequence, bool or None
-        As in `heatmap`.
-    obsp : str or None, default=None
-        For AnnData, the entry of `obsp`; None: as in `embedding`.
+    {distances}
+    {labellings}
+    {obsp}
     {palette}
     {key}
     {end}
@@ -120,93 +159,27 @@ def clustermap(
     >>> len(gm.pl.clustermap(gm.pairwise_distances(D), y).child_axes)  # tree and colour bar
     2
     """
-    drawn = _draw_distances(ax, distances, y, color, names, "clusters", obsp, palette, key)
-    return style.finish(drawn, show)
+    return heatmap(distances, y, color=color, names=names, order="clusters", obsp=obsp, palette=palette, key=key,
+                   ax=ax, show=show)  # fmt: skip
 
 
-def _draw_distances(
-    ax: Axes | None, source: Any, y: Any, color: Any, names: Any, order: str, obsp: str | None, palette: Any, key: str
-) -> Axes:
-    items, title, sort_by = "distributions", "distance", None
-    if _read.is_anndata(source):
-        samples, items = _read.as_samples(source, key), "samples"
-        matrix, title = _read.distances_of(samples, key, obsp)
-        label = _read.learned_label(samples, key)
-        color = y if color is None else color
-        if (
-            color is None
-            and label is not None
-            and isinstance(numbers := _read.colouring(samples, label), style.Numbers)
-        ):
-            # Rows are in the order of the label, which has no classes to mark.
-            groups, sort_by, items = {}, numbers.values, f"samples, from low to high {label}"
-        else:
-            groups = _labellings(samples, label if color is None else color, palette)
-        names = list(samples.obs_names) if names is True else names
-    else:
-        if np.ndim(source) != 2 or np.shape(source)[0] != np.shape(source)[1]:
-            raise ValueError(f"distances have shape {np.shape(source)}: expected a square matrix")
-        index = NameIndex.of(source)
-        matrix = np.asarray(align_square_by_name(source, index, "distances"))
-        groups = _aligned_labellings(y, index, palette)
-        if names is True:
-            names = list(index.names) if index.names is not None and carries_names(source) else None
-        elif carries_names(names):
-            names = align_by_name(names, index, "names")
-    names = None if names is False else names
-    if names is not None and len(names) != len(matrix):
-        raise ValueError(f"names has {len(names)} entries for {len(matrix)} {items}: one is needed for each")
-    with style.axes(ax) as ax:
-        tree = average_linkage(matrix) if order == "clusters" and len(matrix) > 1 else None
-        if tree is None:
-            rows = order_by_class(matrix, next(iter(groups.values())).codes if sort_by is None else sort_by)
-        else:
-            rows = _draw_tree(ax, tree)
-        between = matrix[~np.eye(len(matrix), dtype=bool)] if len(matrix) > 1 else matrix
-        image = ax.imshow(matrix[np.ix_(rows, rows)], cmap="viridis", vmin=between.min(), vmax=between.max(),
-                          interpolation="none", gid="distances")  # fmt: skip
-        ax.set(xticks=[], yticks=[], frame_on=False)
-        side = min(style.inches(ax))
-        for k, classes in enumerate(groups.values()):
-            _draw_bars(ax, classes, rows, k, side)
-        if not groups:
-            ax.set_ylabel(items)
-        if names is not None:
-            pad = 72 * len(groups) * (_BAR + _GAP) + 2
-            size = min(7.0, 0.8 * 72 * side / len(names))  # legend and tree will take a part of the height
-            if size < _SMALLEST:
-                ax.set_ylabel(f"{len(names)} {items}", labelpad=pad)
-            else:
-                shown = [style.short(names[row], 20) for row in rows]
-                ax.set_yticks(np.arange(len(rows)), shown, fontsize=size, parse_math=False)
-                ax.tick_params("y", length=0, pad=pad)
-        # In coordinates of the axes, so that the bar stays beside the matrix, which is always a square.
-        style.add_colorbar(ax, image, title, ax.inset_axes((1.0 + _BAR / side, 0.05, 0.1 / side, 0.9)))
-        if groups:
-            entries = {f"{style.short(name, 16)}:": style.boxes(classes) for name, classes in groups.items()}
-            style.legend_above(ax, entries, titles=len(groups) > 1, height=1.0 if tree is None else 1.02 + _TREE)
-        figure: Any = ax.figure
-        if names is not None and hasattr(figure, "draw_without_rendering"):
-            figure.draw_without_rendering()  # the layout of a square between long names needs two passes
-    return ax
-
-
-def _aligned_labellings(y: Any, index: NameIndex, palette: style.Palette) -> dict[str, style.Classes]:
+def _named_labellings(y: Any, index: NameIndex, palette: style.Palette) -> dict[str, style.Classes]:
     """Return labellings by title, each matched to the rows by name if it has names.
 
     A dict whose keys are the names of the rows is one labelling; any other dict maps titles to labellings. Colours of
-    later labellings continue those of the first, so that no colour has two meanings.
+    later labellings continue those of the first: a colour has one meaning.
     """
-    by_row = isinstance(y, Mapping) and not any(np.ndim(each) or isinstance(each, Mapping) for each in y.values())
+    by_row = isinstance(y, Mapping) and not any(np.ndim(value) or isinstance(value, Mapping) for value in y.values())
     groups: dict[str, style.Classes] = {}
-    for title, given in (y if isinstance(y, Mapping) and not by_row else {"": y}).items():
+    for title, values in (y if isinstance(y, Mapping) and not by_row else {"": y}).items():
         n_used = sum(map(len, groups.values()))
-        labels = align_by_name(given, index, f"y[{title!r}]" if title else "y")
+        labels = align_by_name(values, index, f"y[{title!r}]" if title else "y")
         groups[str(title)] = style.classes_of(labels, index.size, None if groups else palette, first=n_used)
     return groups
 
 
-def _labellings(samples: Any, color: Any, palette: style.Palette) -> dict[str, style.Classes]:
+def _column_labellings(samples: Any, color: Any, palette: style.Palette) -> dict[str, style.Classes]:
+    """Return the classes of one or several columns of `obs`, by their names."""
     groups: dict[str, style.Classes] = {}
     for name in [color] if color is None or isinstance(color, str) else color:
         classes = _read.colouring(samples, name, None if groups else palette, sum(map(len, groups.values())))
@@ -219,12 +192,12 @@ def _labellings(samples: Any, color: Any, palette: style.Palette) -> dict[str, s
 def _draw_tree(ax: Axes, tree: np.ndarray) -> np.ndarray:
     """Draw a tree above the matrix; return the order of its leaves."""
     drawn = dendrogram(tree, no_plot=True)
-    above = ax.inset_axes((0.0, 1.01, 1.0, _TREE))
+    inset = ax.inset_axes((0.0, 1.01, 1.0, _TREE))
     lines = [np.column_stack(pair) for pair in zip(drawn["icoord"], drawn["dcoord"], strict=True)]
-    above.add_collection(LineCollection(lines, colors=style.INK, lw=0.5))
+    inset.add_collection(LineCollection(lines, colors=style.INK, lw=0.5))
     # SciPy's leaves are 10 apart.
-    above.set(xlim=(0, 10 * len(drawn["leaves"])), ylim=(0, 1.05 * tree[-1, 2] or 1.0))
-    above.axis("off")
+    inset.set(xlim=(0, 10 * len(drawn["leaves"])), ylim=(0, 1.05 * tree[-1, 2] or 1.0))
+    inset.axis("off")
     return np.array(drawn["leaves"])
 
 
@@ -269,20 +242,30 @@ def confusion(
     ['1', '1', '0', '1']
     """
     true, guessed, held_out = _predictions(source, predicted, key)
-    counts, names = _count(true, guessed)
+    if len(true) != len(guessed) or not len(true):
+        raise ValueError(f"{len(true)} true and {len(guessed)} predicted labels: one of each is needed per sample")
+    categories = list(getattr(getattr(true, "cat", None), "categories", []))
+    pair = np.asarray(true), np.asarray(guessed)
+    if any(v.dtype.kind == "f" for v in pair) and not all(np.all(np.mod(v, 1) == 0) for v in pair):
+        raise ValueError("labels are numbers with fractions, not classes: a confusion matrix needs classes")
+    texts = [[str(label) for label in labels] for labels in pair]
+    present = {*texts[0], *texts[1]}
+    names = [str(value) for value in (categories or np.unique(pair[0]).tolist()) if str(value) in present]
+    names += sorted(present.difference(names))
+    counts = confusion_matrix(*texts, labels=names)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    positions = np.arange(len(names))
     with style.axes(ax, 0.9 + 0.2 * len(names)) as ax:
         image = ax.imshow(100 * shares, cmap="Blues", vmin=0, vmax=100, interpolation="none")
         size = style.fitting_size(ax, len(names), 8.0)
         for row, col in np.ndindex(counts.shape):
             shade = "white" if shares[row, col] > 0.55 else style.INK
             ax.text(col, row, str(counts[row, col]), ha="center", va="center", fontsize=size, color=shade)
-        texts = [style.short(name, 18) for name in names]
-        ax.set_yticks(positions, texts, parse_math=False)
-        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-        ax.set_xticks(positions, texts, parse_math=False, **(slanted if max(map(len, texts)) > 30 / len(names) else {}))
-        accuracy = np.mean([shares[c, c] for c in positions if counts[c].any()])
+        ticks = [style.short(name, 18) for name in names]
+        style.name_rows(ax, ticks)
+        slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        fits = max(map(len, ticks)) <= 30 / len(names)
+        ax.set_xticks(np.arange(len(names)), ticks, parse_math=False, **({} if fits else slanted))  # type: ignore[arg-type]
+        accuracy = np.mean([shares[c, c] for c in range(len(names)) if counts[c].any()])
         ax.set(xlabel=f"{'held-out prediction' if held_out else 'predicted'} (balanced accuracy {accuracy:.2f})")
         ax.set_ylabel("label")
         ax.tick_params(length=0)
@@ -321,21 +304,6 @@ def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any, bool]
     return source, predicted, held_out
 
 
-def _count(true: Any, predicted: Any) -> tuple[np.ndarray, list[str]]:
-    """Return the number of items by true and predicted label, in the order of categories, or sorted."""
-    if len(true) != len(predicted) or not len(true):
-        raise ValueError(f"{len(true)} true and {len(predicted)} predicted labels: one of each is needed per sample")
-    order = list(getattr(getattr(true, "cat", None), "categories", []))
-    pair = np.asarray(true), np.asarray(predicted)
-    if any(v.dtype.kind == "f" for v in pair) and not all(np.all(np.mod(v, 1) == 0) for v in pair):
-        raise ValueError("labels are numbers with fractions, not classes: a confusion matrix needs classes")
-    texts = [[str(label) for label in labels] for labels in pair]
-    present = {*texts[0], *texts[1]}
-    names = [str(value) for value in (order or np.unique(pair[0]).tolist()) if str(value) in present]
-    names += sorted(present.difference(names))
-    return confusion_matrix(*texts, labels=names), names
-
-
 @style.figure_docs
 def components(
     metric: MetricLike | AnnData,
@@ -348,15 +316,14 @@ def components(
 ) -> Axes:
     """Weights of the `n` most important features in each component, for features of equal spread.
 
-    The squares of a feature's weights sum to its importance. A rotation of the components leaves the metric unchanged,
-    so they are rotated onto their principal axes: the first component has the largest possible share of the importance
+    The squares of a feature's weights sum to its importance. A rotation of the components leaves the metric unchanged;
+    they are rotated onto their principal axes: the first component has the largest possible share of the importance
     (given below it), and so on; at most ten are drawn. With Manhattan costs a rotation is another metric: components
-    are shown as they were learned, sorted by importance.
+    are shown as learned, sorted by importance.
 
     Parameters
     ----------
-    metric : GroundMetric, learner or AnnData
-        Metric, fitted learner, or AnnData after `tl.learn`.
+    {metric}
     n : int, default=20
         Number of features.
     {gene_symbols}
@@ -382,16 +349,11 @@ def components(
         limit = np.abs(weights[:, top]).max() or 1.0
         look: dict[str, Any] = {"cmap": "PuOr_r", "aspect": "auto", "interpolation": "none"}
         image = ax.imshow(weights[:, top].T, vmin=-limit, vmax=limit, **look)
-        size = style.fitting_size(ax, top.size)
-        ax.set_yticks(np.arange(top.size), [style.short(names[f], 28) for f in top], parse_math=False, fontsize=size)
+        style.name_rows(ax, [names[f] for f in top], style.fitting_size(ax, top.size))
         texts = [f"{k}\n{share:.0%}" for k, share in enumerate(shares, 1)]
         ax.set_xticks(np.arange(len(shares)), texts, fontsize=7 if len(shares) < 8 else 6)
-        more = (
-            f", {len(shares)} of {learned.n_components}"
-            if len(shares) == _MOST_COMPONENTS < learned.n_components
-            else ""
-        )
-        ax.set(xlabel=f"component (share of the importance{more})")
+        n_all = f", {len(shares)} of {learned.n_components}" if learned.n_components > _MOST_COMPONENTS else ""
+        ax.set(xlabel=f"component (share of the importance{n_all})")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         style.add_colorbar(ax, image, "weight × spread")

@@ -15,15 +15,14 @@ from scipy import sparse
 from .._internal.types import LabelsLike, MetricLike
 from .._internal.validation import NameIndex, align_by_name, align_square_by_name, carries_names
 from ..distributions import Distributions, as_distributions
-from ..interpret.axes import classical_scaling, principal_axes
+from ..interpret.axes import metric_scaling, principal_axes, stress_of
 from . import _read, style
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 _ONE_AXIS = 0.95  # share of the variance from which the first principal axis is shown alone
-_NUMBERED = 8  # number of classes above which colours alone cannot be told apart
-_MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
+_NUMBERED = 8  # largest number of classes without numbers: more colours look alike
 
 
 @style.figure_docs
@@ -41,10 +40,7 @@ def points(
 
     Parameters
     ----------
-    D : Distributions
-        Distributions whose points are drawn.
-    y : array-like of shape (n_distributions,)
-        Class of each distribution.
+    {points}
     features : pair of int or str, default=(0, 1)
         Features along the horizontal and the vertical axis, by number or name.
     n : int, default=1000
@@ -62,12 +58,11 @@ def points(
     D = as_distributions(D)
     classes = style.classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
     names = D.features or [f"feature {k}" for k in range(D.shape[1])]
-    chosen = _read.two_features(names, features)
+    columns = _read.two_features(names, features)
+    xy = D.points[:, columns]
     with style.axes(ax) as ax:
-        xy = D.points[:, chosen]
         _scatter(ax, xy.toarray() if sparse.issparse(xy) else xy, classes, D.sizes, n)
-        ax.set(xlabel=names[chosen[0]], ylabel=names[chosen[1]])
-        style.legend_above(ax, {"": style.dots(classes)})
+        ax.set(xlabel=names[columns[0]], ylabel=names[columns[1]])
     return style.finish(ax, show)
 
 
@@ -92,10 +87,7 @@ def projection(
     ----------
     metric : GroundMetric or learner
         Metric, or fitted learner, that projects the points.
-    D : Distributions
-        Distributions whose points are drawn.
-    y : array-like of shape (n_distributions,)
-        Class of each distribution.
+    {points}
     n : int, default=1000
         Largest number of points of a scatter plot: a random choice, the same in every call. A histogram counts all.
     {palette}
@@ -120,20 +112,20 @@ def projection(
                 ax.hist(z[codes == c, 0], edges, histtype="step", ec=shade, lw=1.0)
             ax.set_ylabel("points")
             ax.locator_params("x", nbins=6)
-            style.legend_above(ax, {"": style.boxes(classes, 0.3)})
+            style.legend_above(ax, {"": classes.boxes(0.3)})
         else:
             _scatter(ax, z, classes, D.sizes, n)
             ax.set_ylabel(style.axis_name(ax, 2, shares[1]))
             ax.set_aspect("equal", adjustable="datalim")
-            style.legend_above(ax, {"": style.dots(classes)})
     return style.finish(ax, show)
 
 
 def _scatter(ax: Axes, xy: np.ndarray, classes: style.Classes, sizes: np.ndarray, n: int) -> None:
-    """Draw at most `n` points, the same in every run, in random order so that no class covers another."""
+    """Draw at most `n` points with a legend; the random order prevents that one class covers another."""
     codes = np.repeat(classes.codes, sizes)
-    shown = np.random.RandomState(0).permutation(codes.size)[:n]
-    ax.scatter(xy[shown, 0], xy[shown, 1], s=3, c=[classes.colours[c] for c in codes[shown]], lw=0, alpha=0.8)
+    rows = np.random.RandomState(0).permutation(codes.size)[:n]
+    ax.scatter(xy[rows, 0], xy[rows, 1], s=3, c=[classes.colours[c] for c in codes[rows]], lw=0, alpha=0.8)
+    style.legend_above(ax, {"": classes.dots()})
 
 
 @style.figure_docs
@@ -178,63 +170,59 @@ def cells(
     if name is None:
         raise ValueError(f"adata.obsm has neither 'X_umap' nor 'X_{key}': name a basis of {sorted(adata.obsm.keys())}")
     xy = np.asarray(_read.entry(adata, "obsm", name))
-    axes_shown: Any = _read.axis_names(name)
+    axes: Any = _read.axis_names(name)
     if name == f"X_{key}":
-        xy, axes_shown = principal_axes(xy)
-    if isinstance(colors, str) or not colors:
-        drawn: Any = _draw_cells(ax, xy, axes_shown, _read.colouring(adata, colors, palette), str(colors))
-    else:
-        by_name = {color: _read.colouring(adata, color, palette) for color in colors}
-        sizes = np.array([_figure_size(coloured) for coloured in by_name.values()]).max(axis=0)
-        drawn = style.draw_panels(lambda panel, c: _draw_cells(panel, xy, axes_shown, by_name[c], c), colors, ax, sizes)
+        xy, axes = principal_axes(xy)
+    colourings = _read.colourings(adata, colors, palette)
+    size = np.array([_cells_size(colouring) for colouring in colourings.values()]).max(axis=0)
+    drawn = style.draw_panels(lambda panel, c: _draw_cells(panel, xy, axes, colourings[c], c), colors, ax, size)
     return style.finish(drawn, show)
 
 
-def _figure_size(coloured: style.Classes | style.Numbers) -> tuple[float, float]:
-    """Return width and height of a figure, in inches, with room for a legend beside the map."""
-    if isinstance(coloured, style.Numbers):
+def _cells_size(colouring: style.Classes | style.Numbers) -> tuple[float, float]:
+    """Return width and height of a figure, in inches, in which the legend fits to the right of the map."""
+    if isinstance(colouring, style.Numbers):
         return 3.3, 2.6
-    width = max(style.text_width(style.short(name, 24)) for name in coloured.names) / 72
-    return max(3.3, 2.9 + width) if len(coloured) > _NUMBERED else 3.3, max(2.6, style.LEGEND_ROW * (len(coloured) + 2))
+    width = style.LETTER * 7 * max(len(style.short(name, 24)) for name in colouring.names) / 72
+    numbered = len(colouring) > _NUMBERED
+    return max(3.3, 2.9 + width) if numbered else 3.3, max(2.6, style.LEGEND_ROW * (len(colouring) + 2))
 
 
-def _draw_cells(ax: Any, xy: np.ndarray, names: Any, coloured: style.Classes | style.Numbers, title: str) -> Axes:
-    """Draw one panel; `names` of the axes are text, or shares of the variance in the learned space."""
-    learned = isinstance(names, np.ndarray)
-    on_a_line = learned and (names.size == 1 or names[0] >= _ONE_AXIS)
+def _draw_cells(ax: Any, xy: np.ndarray, axes: Any, colouring: style.Classes | style.Numbers, title: str) -> Axes:
+    """Draw one panel; `axes` are the names of the axes, or shares of the variance in the learned space."""
+    learned = isinstance(axes, np.ndarray)
+    one_axis = learned and (axes.size == 1 or axes[0] >= _ONE_AXIS)
     random = np.random.RandomState(0)  # the same figure in every run
-    x = xy[:, 0]
-    if on_a_line:  # a row for each class, with the first on top, in which cells are spread
-        y = random.uniform(-0.4, 0.4, x.size) - (0 if isinstance(coloured, style.Numbers) else coloured.codes)
-    else:
-        y = xy[:, 1]
-    order = random.permutation(x.size)  # so that no class covers another
-    width, height = _figure_size(coloured)
+    if one_axis:  # a row for each class, the first on top, in which cells are spread at random
+        y = random.uniform(-0.4, 0.4, len(xy)) - (0 if isinstance(colouring, style.Numbers) else colouring.codes)
+        xy = np.column_stack([xy[:, 0], y])
+    order = random.permutation(len(xy))  # prevents that one class covers another
+    x, y = xy[order, :2].T
+    width, height = _cells_size(colouring)
     with style.axes(ax, height, width) as ax:
         look: dict[str, Any] = {"s": np.clip(6000 / x.size, 0.4, 8.0), "lw": 0, "rasterized": x.size > 5000}
-        if isinstance(coloured, style.Numbers):
-            marks = ax.scatter(x[order], y[order], c=coloured.values[order], cmap="viridis", **look)
+        if isinstance(colouring, style.Numbers):
+            marks = ax.scatter(x, y, c=colouring.values[order], cmap=style.CMAP, **look)
             style.add_colorbar(ax, marks, shrink=0.8)
         else:
-            ax.scatter(x[order], y[order], c=np.array(coloured.colours)[coloured.codes[order]], **look)
-            _legend_beside(ax, np.column_stack([x, y]), coloured)
-        if on_a_line:
+            ax.scatter(x, y, c=np.array(colouring.colours)[colouring.codes[order]], **look)
+            _legend_right(ax, xy, colouring)
+        if one_axis:
             ax.spines["left"].set_visible(False)
         else:
             ax.set_aspect("equal", adjustable="datalim")
-            ax.set_ylabel(style.axis_name(ax, 2, names[1]) if learned else names[1])
-        ax.set(xlabel=style.axis_name(ax, 1, names[0]) if learned else names[0], xticks=[], yticks=[], title=title)
+            ax.set_ylabel(style.axis_name(ax, 2, axes[1]) if learned else axes[1])
+        ax.set(xlabel=style.axis_name(ax, 1, axes[0]) if learned else axes[0], xticks=[], yticks=[], title=title)
     return ax
 
 
-def _legend_beside(ax: Axes, xy: np.ndarray, classes: style.Classes) -> None:
-    """Add a legend to the right; more than 8 classes have numbers, which are written on the map as well."""
-    entries = style.dots(classes)
-    numbered = len(classes) > _NUMBERED
+def _legend_right(ax: Axes, xy: np.ndarray, classes: style.Classes) -> None:
+    """Add a legend to the right; more than 8 classes have numbers, which are also written on the map."""
+    entries, numbered = classes.dots(), len(classes) > _NUMBERED
     for c, (handle, name) in enumerate(zip(entries, classes.names, strict=True)):
         handle.set_label(f"{c + 1} {style.short(name, 24)}" if numbered else style.short(name, 24))
         if numbered:
-            x, y = np.median(xy[classes.codes == c], axis=0)
+            x, y = np.median(xy[classes.codes == c, :2], axis=0)
             halo = [patheffects.withStroke(linewidth=1.5, foreground="white")]
             ax.text(x, y, str(c + 1), ha="center", va="center", fontsize=6, path_effects=halo)
     size = min(7.0, 0.7 * 72 * style.inches(ax)[1] / len(entries))
@@ -259,11 +247,14 @@ def embedding(
 ) -> Axes | list[Axes]:
     """Scatter plot of samples by their distances, coloured by class (or, for AnnData, by a number).
 
+    Positions are those of metric multidimensional scaling, whose stress (0: all distances are exact) is written into
+    the figure.
+
     Parameters
     ----------
     distances : array of shape (n, n) or (n, 2), or AnnData
-        Distances, for positions by classical multidimensional scaling; positions; or AnnData with a row per sample
-        (`tl.samples`), or of the cells after `tl.learn` with an ensemble.
+        Distances; positions; or AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` with an
+        ensemble.
     y : array-like of shape (n,)
         Labels. A Series or dict is matched by name to the rows of `distances` if that is a data frame.
     color : str, sequence of str or None
@@ -271,9 +262,7 @@ def embedding(
         learned.
     basis : str or None
         For AnnData, the positions in `obsm`; None: "X_umap", or else those of the distances.
-    obsp : str or None
-        For AnnData, the entry of `obsp`. None: "<key>_distances", which after an ensemble are out of bag between
-        training samples.
+    {obsp}
     train : array-like, str or None
         Samples of the training set (a mask, row numbers, or a column of `obs`) are filled, the others hollow. A mask
         with names is matched by name.
@@ -288,78 +277,72 @@ def embedding(
     >>> gm.pl.embedding(gm.pairwise_distances(D), y).get_xlabel()
     'MDS axis 1'
     """
-    if not _read.is_anndata(distances):
-        index = NameIndex.of(distances)
-        if np.ndim(distances) != 2 or np.shape(distances)[1] not in (2, np.shape(distances)[0]):
+    colors: Any = ""
+    if _read.is_anndata(distances):
+        samples = _read.as_samples(distances, key)
+        colors = (_read.learned_label(samples, key) if y is None else y) if color is None else color
+        name = _read.basis_of(samples, basis, () if obsp is not None else ("X_umap",))
+        matrix = _read.distances_of(samples, key, obsp)[0] if name is None else None
+        index = NameIndex(list(samples.obs_names), items="samples")
+        train = _read.entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
+        colourings = _read.colourings(samples, colors, palette)
+        if name is not None:
+            xy, axes = np.asarray(_read.entry(samples, "obsm", name))[:, :2], _read.axis_names(name)
+    else:
+        index, shape = NameIndex.of(distances), np.shape(distances)
+        if len(shape) != 2 or shape[1] not in (2, shape[0]):
             expected = "a square matrix, or positions of two columns"
-            raise ValueError(f"distances have shape {np.shape(distances)}: expected {expected}")
-        if np.shape(distances)[0] == np.shape(distances)[1]:
-            xy, names = classical_scaling(align_square_by_name(distances, index, "distances")), _MDS
-        else:
-            xy, names = np.asarray(distances), ("axis 1", "axis 2")
-        coloured: style.Classes | style.Numbers = style.classes_of(align_by_name(y, index, "y"), len(xy), palette)
-        drawn: Any = _draw_samples(ax, xy, names, coloured, _mask(train, index), "")
-        return style.finish(drawn, show)
-    samples = _read.as_samples(distances, key)
-    colors: Any = (_read.learned_label(samples, key) if y is None else y) if color is None else color
-    name = _read.basis_of(samples, basis, () if obsp is not None else ("X_umap",))
-    if name is None:
-        xy, names = classical_scaling(_read.distances_of(samples, key, obsp)[0]), _MDS
-    else:
-        xy, names = np.asarray(_read.entry(samples, "obsm", name))[:, :2], _read.axis_names(name)
-    train = _read.entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
-    train = _mask(train, NameIndex(list(samples.obs_names), items="samples"))
-    if isinstance(colors, str) or not colors:
-        drawn = _draw_samples(ax, xy, names, _read.colouring(samples, colors, palette), train, str(colors))
-    else:
-        by_name = {color: _read.colouring(samples, color, palette) for color in colors}
-        drawn = style.draw_panels(
-            lambda panel, c: _draw_samples(panel, xy, names, by_name[c], train, c, titled=True), colors, ax, (3.3, 2.6)
-        )
-    return style.finish(drawn, show)
+            raise ValueError(f"distances have shape {shape}: expected {expected}")
+        matrix = align_square_by_name(distances, index, "distances") if shape[0] == shape[1] else None
+        colourings = {"": style.classes_of(align_by_name(y, index, "y"), shape[0], palette)}
+        if matrix is None:
+            xy, axes = np.asarray(distances), ("axis 1", "axis 2")
+    stress = None
+    if matrix is not None:
+        xy, axes = metric_scaling(matrix), ("MDS axis 1", "MDS axis 2")
+        stress = stress_of(xy, np.asarray(matrix))
+    filled = np.ones(len(xy), bool)
+    if train is not None:
+        chosen: Any = np.asarray(align_by_name(train, index, "train")) if carries_names(train) else train
+        filled[:] = False
+        filled[chosen] = True
+    kinds = [] if train is None else [style.dot("training", face=style.INK), style.dot("test", face="none")]
+    several = not isinstance(colors, str)
 
+    def draw(ax: Any, color: str) -> Axes:
+        return _draw_samples(ax, xy, axes, colourings[color], filled, kinds, color, several, stress)
 
-def _mask(train: Any, index: NameIndex) -> Any:
-    """Return the mask (or row numbers) of training samples; a mask with names is matched by name."""
-    return np.asarray(align_by_name(train, index, "train")) if carries_names(train) else train
+    return style.finish(style.draw_panels(draw, colors, ax), show)
 
 
 def _draw_samples(
-    ax: Any,
-    xy: np.ndarray,
-    names: tuple[str, str],
-    coloured: style.Classes | style.Numbers,
-    train: Any,
-    title: str,
-    *,
-    titled: bool = False,
-) -> Axes:
-    """Draw one panel, with its legend (with the title, if `titled`) or colour bar."""
-    filled = np.zeros(len(xy), bool)
-    filled[slice(None) if train is None else train] = True
-    groups = {} if train is None else {"": [style.dot("training", face=style.INK), style.dot("test", face="none")]}
+    ax: Any, xy: np.ndarray, axes: tuple[str, str], colouring: style.Classes | style.Numbers, filled: np.ndarray,
+    kinds: list[Any], title: str, titled: bool, stress: float | None,
+) -> Axes:  # fmt: skip
+    """Draw one panel, with the title in its legend if `titled`; `kinds` are legend entries of training and test set."""
     with style.axes(ax) as ax:
-        if isinstance(coloured, style.Numbers):
-            cmap = mpl.colormaps["viridis"].with_extremes(bad=style.MISSING)
-            marks = ax.scatter(*xy.T, c=coloured.values, s=20, cmap=cmap, lw=0.9, plotnonfinite=True, gid="marks")
-            shades = marks.to_rgba(coloured.values)
+        groups: dict[str, Any] = {"": kinds} if kinds else {}
+        if isinstance(colouring, style.Numbers):
+            cmap = mpl.colormaps[style.CMAP].with_extremes(bad=style.MISSING)
+            marks = ax.scatter(*xy.T, c=colouring.values, s=20, cmap=cmap, lw=0.9, plotnonfinite=True)
+            shades = marks.to_rgba(colouring.values)
             marks.set_edgecolor(shades.tolist())
             marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())
-            style.add_colorbar(ax, marks, title).ax.set_gid("legend")
+            style.add_colorbar(ax, marks, title)
         else:
-            for c, (colour, marker) in enumerate(zip(coloured.colours, coloured.markers, strict=True)):
-                # Later classes are smaller: if marks coincide, all are visible. The id is that of the group in an SVG,
-                # by which a page finds the marks in the order of the samples.
+            for c, (colour, marker) in enumerate(zip(colouring.colours, colouring.markers, strict=True)):
+                # Later classes are smaller: if marks coincide, all are visible.
                 look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
                 for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
-                    ax.scatter(*xy[chosen & (coloured.codes == c)].T, fc=face, gid=f"marks-{kind}-{c}", **look)
-            groups = {f"{style.short(title, 16)}:": style.dots(coloured, shapes=True), **groups}
+                    ax.scatter(*xy[chosen & (colouring.codes == c)].T, fc=face, gid=f"marks-{kind}-{c}", **look)
+            groups = {f"{style.short(title, 16)}:": colouring.dots(shapes=True), **groups}
         if groups:
             style.legend_above(ax, groups, titles=titled)
-        ax.set(xlabel=names[0], ylabel=names[1])
+        ax.set(xlabel=axes[0], ylabel=axes[1])
         ax.set_aspect("equal", adjustable="datalim")
-        if names is _MDS:
-            ax.locator_params(nbins=5 if style.inches(ax)[0] > 2 else 3)
-        else:  # other positions have no unit
+        if stress is None:  # other positions have no unit
             ax.set(xticks=[], yticks=[])
+        else:
+            ax.locator_params(nbins=5 if style.inches(ax)[0] > 2 else 3)
+            ax.text(0.99, 0.02, f"stress {stress:.2f}", transform=ax.transAxes, ha="right", fontsize=6, alpha=0.8)
     return ax

@@ -24,7 +24,10 @@ COLOURS = (
 )  # fmt: skip
 # Marker of each class, for grey prints. 5 markers and 12 colours have no common factor: 60 different pairs.
 MARKERS = ("o", "^", "s", "D", "v")
-INK = "#262626"  # lines and letters; one colour, so that a page can exchange it for a dark background
+CMAP = "viridis"  # of distances and numbers, in figures and in the report
+# A distance below the smallest one between two samples is that of a sample to itself: it is grey.
+DISTANCE_CMAP = mpl.colormaps[CMAP].with_extremes(under="#D9D9D9")
+INK = "#262626"  # lines and letters
 MISSING = "#B0B0B0"  # items without a label
 STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.labelsize": 8, "axes.titlesize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -37,19 +40,38 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # names may contain $
 }  # fmt: skip
 LEGEND_ROW = 0.14  # inches
-_LETTER = 0.5  # mean width of a letter, relative to the size of the font
+LETTER = 0.5  # mean width of a letter, relative to the font size
 
 Palette = Mapping[Any, str] | Sequence[str] | None
 Drawn = TypeVar("Drawn", Axes, list[Axes], Axes | list[Axes])
 
-# Parts of docstrings that figures share, by the placeholder that stands for them.
+# Parameters that several figures share, by the placeholder in their docstrings.
 _TEXTS = {
+    "metric": """metric : GroundMetric, learner or AnnData
+    Metric, fitted learner, or AnnData after `tl.learn`.""",
+    "distances": """distances : array of shape (n, n) or AnnData
+    Distances; or AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` with an ensemble.""",
+    "labellings": """y : array-like of shape (n,) or dict
+    Labels; or a dict of titles and labellings, with a bar for each. A Series, or a dict of names to labels, is
+    matched by name to the rows of `distances` if that is a data frame.
+color : str, sequence of str or None
+    For AnnData, one or several columns of `obs`. None: the label that was learned; if that is a number, a heat map
+    has its rows in the order of the number.
+names : sequence, bool or None
+    Names of the rows, shown if they fit; True: those of `obs` of AnnData, or of the rows of a data frame.""",
+    "obsp": """obsp : str or None, default=None
+    For AnnData, the entry of `obsp`. None: "<key>_distances", which after an ensemble are out-of-bag between
+    training samples.""",
+    "points": """D : Distributions
+    Distributions whose points are drawn.
+y : array-like of shape (n_distributions,)
+    Class of each distribution.""",
     "key": """key : str, default="groundmetric"
     For AnnData, the `key_added` of `tl.learn`.""",
     "gene_symbols": """gene_symbols : str or None, default=None
     For AnnData, the column of `var` with the names to show; None: `var_names`.""",
     "palette": """palette : dict, sequence or None, default=None
-    Colours by class, or in order. None: for AnnData `uns["<color>_colors"]` if there are, else Okabe and Ito's.""",
+    Colours by class, or in order. None: for AnnData `uns["<color>_colors"]` if present, else Okabe and Ito's.""",
     "end": """ax : matplotlib axes or None, default=None
     Axes to draw on, one per panel; None: a new figure.
 show : bool or None, default=None
@@ -67,11 +89,15 @@ figure_docs = documented(_TEXTS)  # decorator of functions that draw a figure
 def axes(ax: Axes | None, height: float = 0.0, width: float = 0.0) -> Iterator[Axes]:
     """Yield `ax` in this style, or axes of a new figure of at least this size, in inches.
 
-    A new figure is a column wide, and higher if the legend above the data has more than three rows.
+    A new figure is 3.3 inches (a column) wide, and higher if the legend above the data has more than three rows.
     """
     with mpl.rc_context(STYLE):
-        if ax is not None:
-            _restyle(ax)
+        if ax is not None:  # the axes may have been made in another style
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.spines[:].set(linewidth=STYLE["axes.linewidth"], color=INK)
+            ax.tick_params(width=0.6, length=2.5, labelsize=7, color=INK, labelcolor=INK)
+            for text in (ax.xaxis.label, ax.yaxis.label, ax.title):
+                text.set(fontsize=8, color=INK)
             yield ax
             return
         figure, ax = plt.subplots(layout="constrained")
@@ -87,17 +113,10 @@ def axes(ax: Axes | None, height: float = 0.0, width: float = 0.0) -> Iterator[A
             figure.set_figheight(figure.get_figheight() + LEGEND_ROW * max(0, rows - 3))
 
 
-def _restyle(ax: Axes) -> None:
-    """Give axes that were made in another style the lines and letters of this one."""
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[:].set(linewidth=STYLE["axes.linewidth"], color=INK)
-    ax.tick_params(width=0.6, length=2.5, labelsize=7, color=INK, labelcolor=INK)
-    for text in (ax.xaxis.label, ax.yaxis.label, ax.title):
-        text.set(fontsize=8, color=INK)
-
-
-def draw_panels(draw: Callable[[Any, str], Axes], colors: Sequence[str], ax: Any, size: tuple[float, float]) -> Any:
-    """Draw a panel for each colour on the given axes, or in a new figure in rows of three panels of this size."""
+def draw_panels(draw: Callable[[Any, str], Axes], colors: Any, ax: Any, size: Any = (3.3, 2.6)) -> Any:
+    """Draw one panel, or one for each of several colours: on the given axes, or in rows of three in a new figure."""
+    if isinstance(colors, str):
+        return draw(ax, colors)
     figure = None
     if ax is None:
         n_columns = min(len(colors), 3)
@@ -147,13 +166,14 @@ def short(name: Any, longest: int = 40) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[-tail:]}"
 
 
-def text_width(text: str, size: float = 7.0) -> float:
-    """Return the approximate width of a text in points."""
-    return _LETTER * size * len(text)
+def name_rows(ax: Axes, names: Sequence[Any], size: float | None = None) -> None:
+    """Write the names of rows 0, 1, …, from top to bottom, without tick marks."""
+    ax.set_yticks(np.arange(len(names)), [short(name, 28) for name in names], parse_math=False, fontsize=size or 7.0)
+    ax.tick_params("y", length=0)
 
 
 def percent(share: float) -> str:
-    """Return a share as text that is never rounded up to all of it.
+    """Return a share as text; only 1 is shown as 100%.
 
     >>> percent(0.9734), percent(0.99997), percent(1.0)
     ('97.3%', '>99.9%', '100%')
@@ -168,8 +188,8 @@ def axis_name(ax: Axes, number: int, share: float) -> str:
 
 
 def add_colorbar(ax: Axes, mappable: Any, label: str = "", cax: Axes | None = None, **options: Any) -> Any:
-    where: dict[str, Any] = {"ax": ax, "pad": 0.03, **options} if cax is None else {"cax": cax}
-    bar: Any = ax.figure.colorbar(mappable, label=label, **where)
+    options = {"ax": ax, "pad": 0.03, **options} if cax is None else {"cax": cax}
+    bar: Any = ax.figure.colorbar(mappable, label=label, **options)
     bar.outline.set_visible(False)
     return bar
 
@@ -186,6 +206,14 @@ class Classes:
     def __len__(self) -> int:
         return len(self.names)
 
+    def dots(self, *, shapes: bool = False) -> list[Line2D]:
+        """Return a legend entry per class; with `shapes`, with the marker of each class."""
+        markers = self.markers if shapes else ["o"] * len(self)
+        return [dot(short(name), m, c) for name, m, c in zip(self.names, markers, self.colours, strict=True)]
+
+    def boxes(self, alpha: float = 1.0) -> list[Patch]:
+        return [Patch(fc=(c, alpha), ec=c, label=short(name)) for name, c in zip(self.names, self.colours, strict=True)]
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -194,13 +222,11 @@ class Numbers:
     values: np.ndarray
 
 
-def classes_of(
-    labels: Any, size: int, palette: Palette = None, *, first: int = 0, items: str = "distributions"
-) -> Classes:
+def classes_of(labels: Any, size: int, palette: Palette = None, *, first: int = 0) -> Classes:
     """Return the classes of plain labels, sorted."""
     values, codes = np.unique(np.asarray(labels), return_inverse=True)
     if codes.shape != (size,):
-        raise ValueError(f"y has shape {codes.shape}, but a label is needed for each of {size} {items}")
+        raise ValueError(f"y has shape {codes.shape}, but a label is needed for each of {size} distributions")
     return name_classes(values.tolist(), codes, palette, first)
 
 
@@ -208,13 +234,12 @@ def name_classes(values: Sequence[Any], codes: np.ndarray, palette: Palette = No
     """Return the classes that occur, in the order of `values`; items of code -1 have no label.
 
     A palette has colours by value, or in order; None: the colours of this style from number `first` on. The colour of a
-    class does not depend on which other classes occur.
+    class does not depend on the other classes that occur.
     """
     if palette is None:
         colours = [colour(first + c) for c in range(len(values))]
     elif isinstance(palette, Mapping):
-        lacking = [value for value in values if value not in palette]
-        if lacking:
+        if lacking := [value for value in values if value not in palette]:
             raise ValueError(f"palette has no colour for {lacking}")
         colours = [palette[value] for value in values]
     elif len(palette) < len(values):
@@ -231,34 +256,25 @@ def name_classes(values: Sequence[Any], codes: np.ndarray, palette: Palette = No
     return Classes(names, codes, colours, markers)
 
 
-def dot(label: str, marker: str = "o", edge: str = INK, face: str | None = None) -> Line2D:
+def dot(label: str = "", marker: str = "o", edge: str = INK, face: str | None = None) -> Line2D:
     return Line2D([], [], ls="none", ms=4, marker=marker, mec=edge, mfc=face or edge, label=label)
 
 
-def dots(classes: Classes, *, shapes: bool = False) -> list[Any]:
-    """Return a legend entry per class; with `shapes`, with the marker of each class."""
-    markers = classes.markers if shapes else ["o"] * len(classes)
-    return [dot(short(n), m, c) for n, m, c in zip(classes.names, markers, classes.colours, strict=True)]
-
-
-def boxes(classes: Classes, alpha: float = 1.0) -> list[Any]:
-    return [Patch(fc=(c, alpha), ec=c, label=short(n)) for n, c in zip(classes.names, classes.colours, strict=True)]
-
-
 def legend_above(
-    ax: Axes, groups: Mapping[str, list[Any]], *, length: float = 1.0, height: float = 1.0, titles: bool = False
+    ax: Axes, groups: Mapping[str, Sequence[Any]], *, length: float = 1.0, height: float = 1.0, titles: bool = False
 ) -> None:
     """Add a legend above the data, with as many columns as fit. Each group of entries begins a row."""
     labels = [str(entry.get_label()) for entries in groups.values() for entry in entries]
-    widest = max(text_width(label) for label in [*labels, *(groups if titles else [])])
+    widest = LETTER * 7 * max(len(label) for label in [*labels, *(groups if titles else [])])
     n_fitting = int(72 * inches(ax)[0] // (widest + 7.0 * (length + 1.7))) - titles
     n = max(1, min(max(map(len, groups.values())), n_fitting))
+    blank: dict[str, Any] = {"edge": "none", "face": "none"}
     rows: list[Any] = []
     for title, entries in groups.items():
         for start in range(0, len(entries), n):
-            row = [_blank(title if start == 0 else "")] if titles else []
+            row = [dot(title if start == 0 else "", **blank)] if titles else []
             row += entries[start : start + n]
-            rows += row + [_blank()] * (n + titles - len(row))
+            rows += row + [dot(**blank) for _ in range(n + titles - len(row))]
     while rows[-1].get_label() == "":
         rows.pop()
     n += titles
@@ -266,35 +282,3 @@ def legend_above(
     ax.legend(
         handles=by_column, ncols=n, handlelength=length, loc="lower left", bbox_to_anchor=(0, height), borderaxespad=0.3
     ).set_gid("legend")
-
-
-def _blank(label: str = "") -> Line2D:
-    return dot(label, edge="none", face="none")
-
-
-# Offsets of a name from its mark: points to the right and up, and the part of the name's width that is left of it.
-_OFFSETS = (
-    (3, 0.5, 0), (-3, 0.5, 1), (3, -4.5, 0), (-3, -4.5, 1), (0, 3.5, 0.5), (0, -8, 0.5), (3, 4.5, 0), (-3, 4.5, 1),
-)  # fmt: skip
-
-
-def write_names(ax: Axes, names: Sequence[str], positions: np.ndarray, size: float = 4.5) -> None:
-    """Write names beside marks, on the side with the smallest overlap with other names and marks.
-
-    A name is left out if its overlap is more than 15 % of its area on every side.
-    """
-    ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # positions are known after the layout
-    marks = ax.transData.transform(positions) * 72 / ax.figure.dpi  # in points
-    taken = np.column_stack([marks - 2.5, marks + 2.5])  # left, bottom, right, top
-    for name, position, (x, y) in zip(names, positions, marks, strict=True):
-        text = short(name, 14)
-        wide = max(text_width(text, size), 1.0)
-        corners = np.array([(x + dx - part * wide, y + dy) for dx, dy, part in _OFFSETS])
-        candidates = np.column_stack([corners, corners + np.array([wide, size])])
-        sides = np.minimum(candidates[:, None, 2:], taken[:, 2:]) - np.maximum(candidates[:, None, :2], taken[:, :2])
-        overlap = np.prod(np.maximum(sides, 0.0), axis=2).sum(axis=1) / (wide * size)
-        best = int(overlap.argmin())
-        if overlap[best] <= 0.15:
-            taken = np.vstack([taken, candidates[best]])
-            ax.annotate(text, position, corners[best] - (x, y), textcoords="offset points", fontsize=size, color=INK,
-                        parse_math=False, annotation_clip=False).set_in_layout(False)  # fmt: skip

@@ -4,7 +4,7 @@ from .._internal.validation import need
 
 need("jinja2", "a report")  # before a module of this package imports it
 
-from .write import write  # noqa: E402
+from .page import write  # noqa: E402
 
 __all__ = ["write"]
 

@@ -7,24 +7,30 @@ is fitted again in cross-validation folds.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import joblib
 import numpy as np
 from scipy import sparse
 
 from .. import baselines
-from .._anndata.cohort import Labelled, read_cohort
+from .._anndata.cohort import CELL_TYPE, Labelled, read_cohort
 from .._anndata.store import EnsembleResults
+from .._internal.validation import number_groups
+from ..baselines.models import inner_folds
 from ..distributions import Distributions
+from ..ensemble.stacking import Numbers
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, Voting, compare, folds
-from ..evaluation._run import Result, recorded_warnings
-from ..evaluation.permutation import PreparedTest, prepare_test
+from ..evaluation._run import Cohort as Folds
+from ..evaluation._run import Result, fit, recorded_warnings
+from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2_estimate
+from ..evaluation.permutation import prepare_test
 from ..evaluation.scores import encode, score_codes
 from ..learning.splits import Split
 from ..learning.training import read_parameters
@@ -33,15 +39,10 @@ from .run import BudgetError, Run, Steps, duration
 # Every class counts the same, in the score and in the votes of neighbours.
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "groundmetric"
-QUICK = {
-    "Pseudobulk, logistic regression": baselines.PseudobulkLogistic,
-    "Pseudobulk, nearest neighbours": baselines.PseudobulkNeighbors,
-    "Cluster composition, nearest neighbours": baselines.Composition,
-}
-EUCLIDEAN = "Euclidean transport, nearest neighbours"
 FOLDS, NEIGHBORS = 5, 5
 TRANSPORT_CELLS = 100  # cells per sample for Euclidean transport, as many as an ensemble member compares
-CLUSTERED_CELLS = 3000  # cells that the clusters of the composition baseline are fitted to
+TRANSPORT = "transport-5-nn"  # key of the baseline that would compare all cells
+LEVEL = 0.05
 MAX_DENSE = 5e7  # values of a dense array: 200 MB
 TEST_CELLS = 50  # cells per sample in the permutation test: a quarter of the time with hardly less power
 TRIAL = 2  # permutations that are timed to plan the others
@@ -54,6 +55,7 @@ class Cohort:
 
     run: Run
     group_key: str | None
+    type_key: str | None = None
 
     @cached_property
     def read(self) -> Labelled:
@@ -64,9 +66,15 @@ class Cohort:
         read = read_cohort(
             run.source, run.sample_key, run.label_key, group_key=self.group_key, layer=params.get("layer"),
             use_rep=params.get("use_rep"), genes=rule, n_cells=params.get("n_cells"), ordered=run.is_ordered,
-            random_state=params.get("random_state", 0),
+            cell_type_key=self.type_key, random_state=params.get("random_state", 0),
         )  # fmt: skip
-        return read._replace(D=_compact(read.D))
+        points = read.D.points
+        if sparse.issparse(points):
+            # Dense points are several times as fast; they are used if they take no more memory.
+            n_bytes = np.prod(points.shape, dtype=float) * points.dtype.itemsize
+            if n_bytes <= points.data.nbytes + points.indices.nbytes:
+                return read._replace(D=read.D.with_points(points.toarray(), read.D.features))
+        return read
 
     @cached_property
     def metric_features(self) -> Distributions:
@@ -84,6 +92,17 @@ class Cohort:
         return folds(self.read.y, groups=self.read.groups, n_splits=min(FOLDS, smallest), random_state=0)
 
     @property
+    def annotation(self) -> str | None:
+        """Name of the annotation with the cell types, or None."""
+        return CELL_TYPE if CELL_TYPE in self.read.D.annotations else None
+
+    @property
+    def units(self) -> np.ndarray:
+        """Patient of each sample, as numbers from 0."""
+        units = number_groups(self.read.groups, len(self.read.D))
+        return np.arange(len(self.read.D)) if units is None else units
+
+    @property
     def voting(self) -> Voting:
         return Voting(min(NEIGHBORS, *(train.size for train, _ in self.splits)), class_weight=CLASS_WEIGHT)
 
@@ -98,11 +117,9 @@ class Cohort:
     @property
     def numbers(self) -> np.ndarray:
         """Numbers that ordered labels were learned as."""
-        results = self.run.results
-        assert results is not None
-        assert results.numbers is not None
-        place = dict(zip(results.labels.tolist(), results.numbers, strict=True))
-        return np.array([place[label] for label in np.asarray(self.read.y).tolist()])
+        results: Any = self.run.results
+        numbers = dict(zip(results.labels.tolist(), results.numbers, strict=True))
+        return np.array([numbers[label] for label in np.asarray(self.read.y).tolist()])
 
     def learner(self, **changes: Any) -> GroundMetricEnsemble | GroundMetricLearner:
         """Return an unfitted learner with the parameters of the run."""
@@ -112,37 +129,15 @@ class Cohort:
         return kind(**{**params, "verbose": 0, "n_jobs": None, **changes})
 
 
-def _compact(D: Distributions) -> Distributions:
-    """Return a dense cohort if it takes no more memory than the sparse one: it is several times as fast."""
-    if not sparse.issparse(D.points):
-        return D
-    dense = np.prod(D.points.shape, dtype=float) * D.points.dtype.itemsize
-    if dense > D.points.data.nbytes + D.points.indices.nbytes:
-        return D
-    return D.with_points(D.points.toarray(), D.features)
-
-
 @dataclass(frozen=True)
 class Predictions:
-    """Held-out predictions of samples.
-
-    Attributes
-    ----------
-    names : list of str
-        Samples.
-    truth, predicted : list
-        True and predicted label: text, or numbers.
-    probability : list of float or None
-        Probability of the predicted class; None for numbers.
-    classes : list of str
-        Classes; empty for numbers.
-    """
+    """Held-out predictions of samples."""
 
     names: list[str]
-    truth: list[Any]
+    truth: list[Any]  # text, or numbers
     predicted: list[Any]
-    probability: list[float] | None
-    classes: list[str]
+    probability: list[float] | None  # of the predicted class; None for numbers
+    classes: list[str]  # empty for numbers
 
     @classmethod
     def of_ensemble(cls, results: EnsembleResults) -> Predictions:
@@ -169,47 +164,27 @@ class Predictions:
             [str(label) for label in classes],
         )
 
-    @property
-    def errors(self) -> list[str]:
-        """Samples with a wrong class."""
-        triples = zip(self.names, self.truth, self.predicted, strict=True)
-        return [name for name, y, z in triples if y != z] if self.classes else []
-
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Held-out scores, the learned model first.
+    """Held-out scores, the learned model first."""
 
-    Attributes
-    ----------
-    score : str
-        "balanced_accuracy" or "r2".
-    chance : float
-        Score of guessing.
-    rows : list of dict
-        By method: "method", "status", "value", "low", "high", "seconds", and the lead of the learned model over it
-        ("lead", "lead_low", "lead_high", "p").
-    protocol : str
-        How samples were held out.
-    predictions : Predictions or None
-        Of the learned model.
-    test : dict or None
-        Permutation test.
-    notes : list of str
-        Remarks on the scores.
-    """
-
-    score: str
-    chance: float
+    score: str  # "balanced_accuracy" or "r2"
+    chance: float  # score of guessing
+    # By method: "method", "status", "value", "low", "high", "seconds", and the lead of the learned model over it
+    # ("lead", "lead_low", "lead_high", "p").
     rows: list[dict[str, Any]]
-    protocol: str
-    predictions: Predictions | None
-    test: dict[str, Any] | None
-    notes: list[str]
+    protocol: str  # how samples were held out
+    predictions: Predictions | None  # of the learned model
+    test: dict[str, Any] | None  # permutation test
+    notes: list[str]  # remarks on the scores
+    names: ClassVar[dict[str, str]] = {
+        "r2": "R²", "balanced_accuracy": "balanced accuracy", "log_probability": "log-probability",
+    }  # fmt: skip
 
     @property
     def name(self) -> str:
-        return {"r2": "R²"}.get(self.score, self.score.replace("_", " "))
+        return self.names[self.score]
 
     @property
     def learned(self) -> dict[str, Any]:
@@ -220,62 +195,119 @@ class Evaluation:
         scored = [row for row in self.rows[1:] if row["value"] is not None]
         return max(scored, key=lambda row: row["value"], default=None)
 
+    @property
+    def verdict(self) -> str | None:
+        """Comparison of the learned model with the best baseline, in a sentence; None without baselines.
+
+        "Better" needs an interval over patients that excludes 0. The best of several baselines is worse on new samples
+        than on these, so the comparison favours the baseline; "worse" is therefore corrected for their number (Holm).
+        """
+        best = self.best_baseline
+        if best is None:
+            return None
+        start = f"Best baseline {best['value']:.2f} ({best['method']})"
+        lead, low, high, p = (best.get(key) for key in ("lead", "lead_low", "lead_high", "p"))
+        if lead is None or low is None or high is None:
+            return f"{start}."
+        worse = high < 0 and p is not None and p < LEVEL
+        verdict = f"{LEARNED} is better" if low > 0 else f"{LEARNED} is worse" if worse else "no significant difference"
+        return f"{start}: {verdict} (difference {lead:+.2f}, 95% interval {low:+.2f} to {high:+.2f})."
+
 
 def evaluate(cohort: Cohort, steps: Steps) -> Evaluation:
     """Score the learned model and the baselines on held-out samples."""
     run = cohort.run
     scores = _score_numbers if run.is_ordered and run.results is not None else _score_classes
-    key = [cohort.group_key, FOLDS, list(QUICK), TRANSPORT_CELLS]
-    found = run.cached("scores", key, lambda: scores(cohort, steps))
-    predictions = found.pop("predictions")
-    return Evaluation(**found, predictions=None if predictions is None else Predictions(**predictions), test=None)
+    key = [cohort.group_key, cohort.type_key, FOLDS, TRANSPORT_CELLS]
+    data = run.cached("scores", key, lambda: scores(cohort, steps))
+    predictions = data.pop("predictions")
+    return Evaluation(**data, predictions=None if predictions is None else Predictions(**predictions), test=None)
 
 
 def _score_numbers(cohort: Cohort, steps: Steps) -> dict[str, Any]:
-    """Score predicted numbers by R². The baselines predict classes only."""
-    results = _held_out_results(cohort, steps)
-    value = float(results.scores["r2"])
+    """Score numbers predicted by the ensemble and by baselines in cross-validation, by R²."""
+    results, numbers, units = _held_out_results(cohort, steps), cohort.numbers, cohort.units
+    row_of = {name: k for k, name in enumerate(results.samples)}
+    predicted = {LEARNED: results.held_out[[row_of[str(name)] for name in cohort.read.D.names]]}
+    folds = inner_folds(Numbers.of(numbers), units, cohort.read.D.names)
+    splits = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in np.unique(folds)]
+    seconds: dict[str, float | None] = {LEARNED: None}
+    with steps.step(f"comparing with baselines in {len(splits)} folds"), recorded_warnings():
+        data = Folds(cohort.read.D, numbers, np.empty(0), cohort.read.groups)
+        titles = baselines.titles("ordered", annotation=cohort.annotation)
+        for name, method in baselines.standard("ordered", annotation=cohort.annotation).items():
+            started, predicted[titles[name]] = time.monotonic(), np.empty(len(numbers))
+            for train, test in splits:
+                fitted = fit(_in_folds(method, cohort), data.D[train], data, train)
+                predicted[titles[name]][test] = fitted.predict(data.D[test])
+            seconds[titles[name]] = (time.monotonic() - started) / len(splits)
+    leads = {name: r2_difference(numbers, predicted[LEARNED], values, units) for name, values in predicted.items()}
+    adjusted = dict(zip(list(leads)[1:], holm([leads[name].p for name in list(leads)[1:]]), strict=True))
+    rows = [
+        _row(name, "ok", r2_estimate(numbers, values, units), seconds[name], leads[name], adjusted.get(name))
+        for name, values in predicted.items()
+    ]
     return {
         "score": "r2",
         "chance": 0.0,
-        "rows": [{"method": LEARNED, "status": "ok", "value": value, "low": None, "high": None, "seconds": None}],
-        "protocol": f"{_ensemble_protocol(cohort)} R² is the predicted share of the variance of the label. There are "
-        "no baselines for numbers.",
+        "rows": rows,
+        "protocol": f"{_ensemble_protocol(cohort)} R² is the predicted share of the variance of the label. Baselines: "
+        f"{len(splits)}-fold cross-validation{_together(cohort)}; all steps are fitted on training folds.",
         "predictions": dataclasses.asdict(Predictions.of_ensemble(results)),
         "notes": cohort.read.notes,
     }
 
 
 def _score_classes(cohort: Cohort, steps: Steps) -> dict[str, Any]:
+    """Score predicted classes, and those of baselines in cross-validation folds."""
     run, D = cohort.run, cohort.read.D
+    titles = baselines.titles(annotation=cohort.annotation)
+    methods = {titles[name]: method for name, method in baselines.standard(annotation=cohort.annotation).items()}
     with steps.step(f"comparing with baselines in {len(cohort.splits)} folds"):
-        quick = {name: make() for name, make in QUICK.items()}
-        quick["Cluster composition, nearest neighbours"].set_params(max_points=CLUSTERED_CELLS)
-        # Starting other processes takes seconds, which only refits of a learner are worth.
+        transport = {titles[TRANSPORT]: methods.pop(titles[TRANSPORT])}
+        # Starting other processes takes seconds: only refits of a learner are longer.
         learner = {} if run.results is not None else {LEARNED: cohort.learner()}
-        found = _compare(cohort, D, {**learner, **quick}, steps.n_jobs if learner else None, steps.verbose)
-        few = D.subsample(TRANSPORT_CELLS, random_state=0)
-        if sparse.issparse(few.points) and np.prod(few.points.shape, dtype=float) <= MAX_DENSE:
-            few = few.with_points(few.points.toarray())
-        transport = _compare(cohort, few, {EUCLIDEAN: baselines.Euclidean()}, None, steps.verbose)
-    results = dict(found.results) | transport.results
+        comparison = _compare(cohort, D, {**learner, **methods}, steps.n_jobs if learner else None, steps.verbose)
+        drawn = D.subsample(TRANSPORT_CELLS, random_state=0)
+        if sparse.issparse(drawn.points) and np.prod(drawn.points.shape, dtype=float) <= MAX_DENSE:
+            drawn = drawn.with_points(drawn.points.toarray(), drawn.features)
+        results = dict(comparison.results) | _compare(cohort, drawn, transport, None, steps.verbose).results
     if run.results is not None:
-        results[LEARNED] = _results_of_folds(found, cohort, _held_out_results(cohort, steps))
-    found = dataclasses.replace(found, results={LEARNED: results.pop(LEARNED), **results})
-    votes = (
-        f"Nearest neighbours: votes of the {cohort.voting.n_neighbors} nearest training samples, balanced by label; "
-        f"Euclidean transport compares {TRANSPORT_CELLS} cells per sample."
-    )
-    in_folds = f"{len(cohort.splits)}-fold cross-validation{_together(cohort)}; all steps are fitted on training folds."
+        results[LEARNED] = _results_of_folds(comparison, cohort, _held_out_results(cohort, steps))
+    comparison = dataclasses.replace(comparison, results={LEARNED: results.pop(LEARNED), **results})
+    predictions = None
+    if all(result.status == "ok" for result in comparison.results[LEARNED]):
+        probabilities = np.zeros((len(comparison.labels), len(comparison.classes)))
+        for (_, test), result in zip(comparison.splits, comparison.results[LEARNED], strict=True):
+            probabilities[test] = result.probabilities
+        predictions = Predictions.of_probabilities(D.names, comparison.labels, probabilities, comparison.classes)
+    against = comparison.against(LEARNED, SCORE)
+    rows = []
+    for method in comparison.methods:
+        seconds = comparison.seconds(method) if comparison.results[method][0].seconds else None
+        lead, p = against.get(method, (None, None))
+        rows.append(_row(method, comparison.status(method), comparison.estimate(method, SCORE), seconds, lead, p))
     ensemble = "" if run.results is None else f"{_ensemble_protocol(cohort)} Baselines: "
+    protocol = (
+        f"{ensemble}{len(cohort.splits)}-fold cross-validation{_together(cohort)}; all steps (gene selection, "
+        f"clusters, penalties) are fitted on training folds. 5-NN: votes of the {cohort.voting.n_neighbors} nearest "
+        f"training samples, balanced by label. Transport compares {TRANSPORT_CELLS} cells per sample."
+    )
     return {
-        "score": SCORE,
-        "chance": 1 / len(found.classes),
-        "rows": [_row(found, method) for method in found.methods],
-        "protocol": f"{ensemble}{in_folds} {votes}",
-        "predictions": _pooled_predictions(found, cohort),
-        "notes": [*cohort.read.notes, *found.notes],
-    }
+        "score": SCORE, "chance": 1 / len(comparison.classes), "rows": rows, "protocol": protocol,
+        "predictions": None if predictions is None else dataclasses.asdict(predictions),
+        "notes": [*cohort.read.notes, *comparison.notes],
+    }  # fmt: skip
+
+
+def _row(
+    method: str, status: str, estimate: Estimate, seconds: float | None, lead: Difference | None, p: float | None
+) -> dict[str, Any]:
+    row = {"method": method, "status": status, "value": estimate.value, "low": estimate.low, "high": estimate.high}
+    row["seconds"] = seconds
+    if method != LEARNED and lead is not None:
+        row |= {"lead": lead.value, "lead_low": lead.low, "lead_high": lead.high, "p": p}
+    return row
 
 
 def _together(cohort: Cohort) -> str:
@@ -319,41 +351,17 @@ def _held_out_results(cohort: Cohort, steps: Steps) -> EnsembleResults:
     return EnsembleResults.of(learner, cohort.read.D.names, np.asarray(cohort.read.y), numbers)
 
 
-def _results_of_folds(found: Comparison, cohort: Cohort, results: EnsembleResults) -> list[Result]:
+def _results_of_folds(comparison: Comparison, cohort: Cohort, results: EnsembleResults) -> list[Result]:
     """Return the held-out predictions of an ensemble as results of the folds of a comparison."""
-    place = {name: k for k, name in enumerate(results.samples)}
-    rows = [place[str(name)] for name in cohort.read.D.names]
+    row_of = {name: k for k, name in enumerate(results.samples)}
+    rows = [row_of[str(name)] for name in cohort.read.D.names]
     probabilities = results.probabilities(np.unique(cohort.read.y))[rows]
-    codes = encode(np.asarray(found.labels), np.asarray(found.classes))
-    answers = []
-    for _, test in found.splits:
+    codes = encode(np.asarray(comparison.labels), np.asarray(comparison.classes))
+    folds_results = []
+    for _, test in comparison.splits:
         scores = {name: float(value) for name, value in score_codes(codes[test], probabilities[test]).items()}
-        answers.append(Result(scores={"distributions": scores}, probabilities=probabilities[test].tolist()))
-    return answers
-
-
-def _pooled_predictions(found: Comparison, cohort: Cohort) -> dict[str, Any] | None:
-    """Return the predictions of the learned model over all folds; None if it failed in one."""
-    results = found.results[LEARNED]
-    if any(result.status != "ok" for result in results):
-        return None
-    probabilities = np.zeros((len(found.labels), len(found.classes)))
-    for (_, test), result in zip(found.splits, results, strict=True):
-        probabilities[test] = result.probabilities
-    predictions = Predictions.of_probabilities(cohort.read.D.names, found.labels, probabilities, found.classes)
-    return dataclasses.asdict(predictions)
-
-
-def _row(found: Comparison, method: str) -> dict[str, Any]:
-    estimate = found.estimate(method, SCORE)
-    row: dict[str, Any] = {
-        "method": method, "status": found.status(method), "value": estimate.value, "low": estimate.low,
-        "high": estimate.high, "seconds": found.seconds(method) if found.results[method][0].seconds else None,
-    }  # fmt: skip
-    if method != LEARNED:
-        lead, p = found.against(LEARNED, SCORE)[method]
-        row |= {"lead": lead.value, "lead_low": lead.low, "lead_high": lead.high, "p": p}
-    return row
+        folds_results.append(Result(scores={"distributions": scores}, probabilities=probabilities[test].tolist()))
+    return folds_results
 
 
 def permutation_test(cohort: Cohort, permutations: int, steps: Steps) -> dict[str, Any]:
@@ -364,11 +372,21 @@ def permutation_test(cohort: Cohort, permutations: int, steps: Steps) -> dict[st
 
     def compute() -> dict[str, Any]:
         with steps.step(f"permuting labels, at most {permutations} times"), recorded_warnings() as messages:
-            test = _prepare_test(cohort)
+            run, read = cohort.run, cohort.read
+            if run.results is not None:
+                ensemble, y = cohort.learner(max_points=TEST_CELLS), cohort.numbers if run.is_ordered else read.y
+                test = prepare_test(
+                    ensemble, cohort.metric_features, y, groups=read.groups, strata=cohort.strata, random_state=0
+                )
+            else:
+                test = prepare_test(
+                    _in_folds(cohort.learner(), cohort), read.D, read.y, cv=len(cohort.splits), groups=read.groups,
+                    voting=cohort.voting, random_state=0,
+                )  # fmt: skip
             trial = test.run(min(TRIAL, permutations))  # in this process: others take seconds to start
-            each = trial.seconds / max(1, joblib.effective_n_jobs(steps.n_jobs))
-            number = steps.affordable(permutations, each)
-            needed = f"{permutations} permutations take about {duration(permutations * each)}"
+            seconds = trial.seconds / max(1, joblib.effective_n_jobs(steps.n_jobs))  # of one permutation
+            number = steps.affordable(permutations, seconds)
+            needed = f"{permutations} permutations take about {duration(permutations * seconds)}"
             if number < min(MIN_PERMUTATIONS, permutations):
                 raise BudgetError(f"{needed}, and {duration(max(0.0, steps.remaining))} remained of the budget")
             result = test.run(number, n_jobs=steps.n_jobs, verbose=steps.verbose).to_dict()
@@ -376,16 +394,3 @@ def permutation_test(cohort: Cohort, permutations: int, steps: Steps) -> dict[st
         return {"test": result, "notes": [*notes, *dict.fromkeys(messages)]}
 
     return cohort.run.cached("permutations", [cohort.group_key, FOLDS, permutations, steps.budget], compute)
-
-
-def _prepare_test(cohort: Cohort) -> PreparedTest:
-    run, read = cohort.run, cohort.read
-    if run.results is not None:
-        ensemble, y = cohort.learner(max_points=TEST_CELLS), cohort.numbers if run.is_ordered else read.y
-        return prepare_test(
-            ensemble, cohort.metric_features, y, groups=read.groups, strata=cohort.strata, random_state=0
-        )
-    return prepare_test(
-        _in_folds(cohort.learner(), cohort), read.D, read.y, cv=len(cohort.splits), groups=read.groups, score=SCORE,
-        voting=cohort.voting, random_state=0,
-    )  # fmt: skip

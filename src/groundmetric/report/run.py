@@ -45,29 +45,17 @@ TOLERANCE = 1.2  # a budget is kept if the report takes at most this multiple of
 
 
 class BudgetError(ValueError):
-    """A step that does not fit into the rest of the budget."""
+    """A step that exceeds the remaining budget."""
 
 
 @dataclass
 class Steps:
-    """Long steps of a report: a line before each, their duration, and the rest of the budget.
+    """Long steps of a report: a line before each, their duration, and the remaining budget."""
 
-    Attributes
-    ----------
-    n_jobs : int or None
-        Threads or processes; None: one.
-    verbose : int
-        1 prints a line per step, and shows progress bars on a terminal.
-    budget : float or None
-        Seconds for all steps; None: no limit.
-    seconds : dict of str to float
-        Duration of each finished step.
-    """
-
-    n_jobs: int | None = None
-    verbose: int = 0
-    budget: float | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    n_jobs: int | None = None  # threads or processes; None: one
+    verbose: int = 0  # 1 prints a line per step, and shows progress bars on a terminal
+    budget: float | None = None  # seconds for all steps; None: no limit
+    seconds: dict[str, float] = field(default_factory=dict)  # duration of each finished step
     started: float = field(default_factory=time.monotonic)
 
     @contextmanager
@@ -91,7 +79,7 @@ class Steps:
         return float("inf") if self.budget is None else self.budget - self.elapsed
 
     def affordable(self, n: int, seconds: float) -> int:
-        """Return how many of `n` tasks of this duration fit into the rest of the budget."""
+        """Return how many of `n` tasks of this duration fit into the remaining budget."""
         return n if self.budget is None or seconds <= 0 else max(0, min(n, int(self.remaining / seconds)))
 
     def overrun(self) -> str | None:
@@ -119,37 +107,21 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """Results of learning, and the file or AnnData with the values of the cells.
+    """Results of learning, and the file or AnnData with the values of the cells."""
 
-    Parameters
-    ----------
-    cells : AnnData
-        Cells after `tl.learn`, with or without values.
-    samples : AnnData
-        Samples from `tl.samples`.
-    source : AnnData, path or None
-        Values of the cells; None: not available, and the report omits results that need them.
-    findings : dict
-        Notes of `groundmetric learn`, each optional: "cells" (name of the file), "seconds", "interrupted".
-    folder : path or None
-        Folder of the cache; None: nothing is cached.
-    key : str
-        The `key_added` of `tl.learn`.
-    """
-
-    cells: ad.AnnData
-    samples: ad.AnnData
-    source: CellsLike | None
-    findings: dict[str, Any]
-    folder: Path | None = None
-    key: str = "groundmetric"
+    cells: ad.AnnData  # after `tl.learn`, with or without values
+    samples: ad.AnnData  # from `tl.samples`
+    source: CellsLike | None  # values of the cells; None: the report omits results that need them
+    findings: dict[str, Any]  # of `groundmetric learn`, each optional: "cells" (file), "seconds", "interrupted"
+    folder: Path | None = None  # of the cache; None: nothing is cached
+    key: str = "groundmetric"  # the `key_added` of `tl.learn`
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], cells: str | os.PathLike[str] | None = None) -> Run:
-        """Read the folder of a run.
+        """Read the folder of a run; `cells` is the file that was learned from.
 
-        `cells` is the file that was learned from. By default it is searched under the name in run.json, relative to the
-        working directory and to the folders around the run. `source` is None if it is not found.
+        By default the file is searched under the name in run.json, relative to the working directory and to the
+        parents of the run's folder. `source` is None if no such file exists.
         """
         path = Path(folder)
         for name in (FINDINGS, RUN_CELLS, SAMPLES):
@@ -246,9 +218,9 @@ class Run:
             return labels.astype(str)
         numbers = labels.to_numpy(dtype=np.float64)
         low, high = np.quantile(numbers, [1 / 3, 2 / 3])
-        names = [f"{self.label_key} up to {low:.3g}", f"{self.label_key} {low:.3g} to {high:.3g}",
-                 f"{self.label_key} above {high:.3g}"]  # fmt: skip
-        return pd.Series(np.array(names, dtype=object)[np.searchsorted([low, high], numbers)], labels.index)
+        ranges = [f"up to {low:.3g}", f"{low:.3g} to {high:.3g}", f"above {high:.3g}"]
+        names = np.array([f"{self.label_key} {text}" for text in ranges], dtype=object)
+        return pd.Series(names[np.searchsorted([low, high], numbers)], labels.index)
 
     def with_order(self, obs: pd.DataFrame) -> pd.DataFrame:
         """Return `obs` with ordered text labels as categories from low to high."""
@@ -266,8 +238,7 @@ class Run:
         """Return the plain data of `compute`, from the cache if it has them for these parameters."""
         if self.folder is None:
             return compute()
-        stored = self.stored
-        labels = list(map(str, stored.labels))
+        stored, labels = self.stored, list(map(str, self.stored.labels))
         state = [__version__, CACHE_FORMAT, stored.metric.components, stored.params, labels, parameters]
         cache, key = Cache(self.folder / CACHE), f"{name}-{joblib.hash(state)}"
         answer = cache.get_json(key)
@@ -278,10 +249,10 @@ class Run:
 
 
 def _find_cells(name: str, folder: Path) -> Path | None:
-    """Return the file that was learned from.
+    """Return the file that was learned from, or None.
 
-    The command may have been given in another working directory, so the folders around the run and the folder of the
-    run are searched as well. The run's own file of cells has no values.
+    The command may have been given in another working directory: the parents of the run's folder and the folder itself
+    are searched as well. The run's own file of cells has no values.
     """
     paths = [Path(name), *(parent / name for parent in folder.parents)]
     paths += [folder / Path(name).name, folder.parent / Path(name).name]
@@ -293,14 +264,13 @@ def _read_findings(path: Path) -> dict[str, Any]:
         findings = json.loads(path.read_text())
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is damaged ({error}): run groundmetric learn again") from error
-    found = findings if isinstance(findings, dict) else {}
-    if found.get("command", "learn") != "learn":
-        raise ValueError(f"{str(path)!r} was written by groundmetric {found['command']}: expected a run of learn")
-    for name in ("groundmetric", "command", "cells"):
-        if name not in found:
-            version = found.get("groundmetric", "(unknown version)")
-            raise ValueError(f"{str(path)!r} of groundmetric {version} lacks {name!r}: run groundmetric learn again")
-    return found
+    findings = findings if isinstance(findings, dict) else {}
+    if findings.get("command", "learn") != "learn":
+        raise ValueError(f"{str(path)!r} was written by groundmetric {findings['command']}: expected a run of learn")
+    if lacking := [name for name in ("groundmetric", "command", "cells") if name not in findings]:
+        version = findings.get("groundmetric", "(unknown version)")
+        raise ValueError(f"{str(path)!r} of groundmetric {version} lacks {lacking[0]!r}: run groundmetric learn again")
+    return findings
 
 
 def _plain(value: Any) -> Any:

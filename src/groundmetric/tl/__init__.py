@@ -1,6 +1,6 @@
-"""Tools on AnnData, in scanpy's manner: learn a metric, compare samples, transfer to new ones, look at cells."""
+"""Tools for AnnData in the style of scanpy: learn a metric, compare samples, predict new ones, rank cells."""
 
-from .. import _anndata  # noqa: F401  first of all: it says what to install where anndata is missing
+from .. import _anndata  # noqa: F401  first, for its error message without anndata
 from .._anndata.annotations import CohortWarning
 from .learn import learn
 from .relevance import cell_relevance

@@ -1,4 +1,4 @@
-"""tl.transfer: new samples under a metric that was learned elsewhere."""
+"""tl.transfer: project and predict new samples with a learned metric."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import sparse
 
 from .._anndata.annotations import check_draw, constant_columns, draw, samples_of
 from .._anndata.source import PANEL, Moments, Source, moments, project, read, warn_of_counts
-from .._anndata.store import Stored, Trained, by_sample, in_order, trained_from
+from .._anndata.store import Stored, Trained, in_order, trained_from
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError
 from ..distances import pairwise_distances
@@ -25,18 +25,21 @@ from .samples import as_keys
 if TYPE_CHECKING:
     from ..metrics.base import GroundMetric
 
-# Training samples that vote where there is no predictor and no number is given.
+# Default number of voting training samples without a predictor.
 N_NEIGHBORS = 5
-# Cells that tell the scale of new values, at most.
-_FEW_CELLS = 2000
-# Factors between new values and those of training beyond which they are on another scale: of the typical feature, of
-# all values together, and of a single feature of a panel. Between patients of six cohorts these are 0.5 to 1.6, 0.2 to
-# 2.5 and 0.1 to 10; counts against their logarithms have 4, 24 and 300.
-_TYPICAL, _OVERALL, _SINGLE = 5.0, 10.0, 300.0
-# Means of the typical feature, in standard deviations: below the first, features were centred, above the second not.
+# Maximum number of new cells from which the scale of values is estimated.
+_SCALE_CELLS = 2000
+# Largest plausible ratios of root mean squares between new and training values: of the median feature, of all values
+# together, and of a single feature of a panel. Between patients of six cohorts they are 0.5 to 1.6, 0.2 to 2.5 and 0.1
+# to 10; between counts and their logarithms 4, 24 and 300.
+_MEDIAN_RATIO, _OVERALL_RATIO, _FEATURE_RATIO = 5.0, 10.0, 300.0
+# Median |mean| of features in standard deviations: below the first if features are centred, above the second if not.
 _CENTRED, _NOT_CENTRED = 0.05, 0.25
-# Shares of values below 0: standardised ones have more than the first, counts and logarithms less than the second.
-_OFTEN, _SELDOM = 0.25, 0.05
+# Shares of negative values: standardised values have more than the first, counts and logarithms less than the second.
+_MANY_NEGATIVE, _FEW_NEGATIVE = 0.25, 0.05
+
+# Coverage of the prediction sets and intervals of new samples.
+COVERAGE = 0.9
 
 
 def transfer(
@@ -56,49 +59,48 @@ def transfer(
 ) -> ad.AnnData:
     """Project new samples with a learned metric, and predict their labels.
 
-    Labels are predicted by what an ensemble was scored by, its `TransportClassifier` (of ordered labels, numbers by its
-    `TransportRegressor`), which `trained` holds. After a single learner, the nearest training samples vote.
+    The predictor of an ensemble (`TransportClassifier`, or `TransportRegressor` for ordered labels) is stored in
+    `trained`. After a single learner, the nearest training samples vote.
 
-    Nothing is learned from `adata`: genes, scales and metric are those of the training samples. A sample that has the
-    name of a training sample is compared, but its label is not predicted, because the metric was learned from it. For a
-    sample that is farther from all training samples than 1.5 times the farthest among these, a warning says that what
-    is predicted is a guess.
+    Nothing is learned from `adata`: genes, scales and metric are those of the training samples. No label is predicted
+    for a sample that has the name of a training sample. A warning names samples that are farther from all training
+    samples than 1.5 times the largest nearest-neighbour distance among these; their predictions are unreliable.
 
-    Genes are matched by name; their order and additional genes make no difference. A missing gene is given its mean in
-    training, in every cell; if more than a share of `max_missing` are missing, that is an error. With a bare metric the
-    mean is not known: a missing gene is left out, which changes no distance between the new cells.
+    Genes are matched by name, in any order; additional genes are ignored. A missing gene is set to its mean in
+    training; more than a share of `max_missing` is an error. A bare metric lacks means: missing genes are set to 0,
+    which does not change distances between new cells.
 
-    Values on another scale than those of training are an error: raw counts for their logarithms, standardised values,
-    or values that are several times as large. Differences between patients are not.
+    Values on another scale than in training are an error: raw counts instead of logarithms, standardised values, or
+    values that are several times as large. Differences between patients are accepted.
 
     Parameters
     ----------
     adata : AnnData
-        New cells, in memory or backed, prepared as the training data were; results are added to it.
+        New cells, in memory or backed, preprocessed as in training; results are added to it.
     trained : AnnData, path or GroundMetric
-        The AnnData that `tl.learn` was run on, its .h5ad file, or the folder of a run of the command line; or a
+        The AnnData that `tl.learn` returned, its .h5ad file, or the folder of a `groundmetric learn` run; or a
         GroundMetric or its file, which have no samples to compare with.
     sample_key : str or None, default=None
-        Column of `adata.obs` with the sample of each cell; None: that of `tl.learn`. A bare metric needs it.
+        Column of `adata.obs` with the sample of each cell; None: that of `tl.learn`. Required for a bare metric.
     layer : str or None, default=None
         Layer of `adata` with the values, or "X"; None: that of `tl.learn`.
     max_missing : float, default=0.2
-        Share of the metric's genes that may be missing in `adata`, from 0 to 1.
+        Largest accepted share of the metric's genes that are missing in `adata`, from 0 to 1.
     n_neighbors : int or None, default=None
-        Training samples that vote on a label, each with weight one over its distance; at most as many as there are.
-        None: no votes where `trained` holds a predictor, otherwise 5.
+        Number of training samples that vote on a label, with weights of one over the distance. None: the predictor of
+        `trained`, or 5 without one.
     n_cells : int or None, default=1000
         Cells drawn from each sample for the distances; None: all. All cells are projected.
     random_state : int, default=0
         Seed of the draw.
     force : bool, default=False
-        Whether to go on, with a warning, where values are on another scale than those of training.
+        Whether values on another scale give a warning instead of an error.
     key : str, default="groundmetric"
         The `key_added` of `tl.learn`.
     n_jobs : int or None, default=None
         Threads for the distances; None: one.
     verbose : int, default=0
-        1 shows a progress bar where there is a terminal.
+        1 shows a progress bar on a terminal.
 
     Returns
     -------
@@ -107,28 +109,30 @@ def transfer(
 
     Notes
     -----
-    Entries of the result, with "groundmetric" standing for `key`; with a bare metric, only the first:
+    Entries of the result, with "groundmetric" for `key`; with a bare metric, only the first:
 
-    - ``obs``: columns that are the same for all cells of a sample, and "n_cells"
-    - ``obs["groundmetric_predicted"]``: predicted label; of ordered labels the number, or the category whose place is
-      nearest to it
+    - ``obs``: columns that are constant within samples, and "n_cells"
+    - ``obs["groundmetric_predicted"]``: predicted label; for ordered labels the number or the nearest category
     - ``obs["groundmetric_probability"]``, ``obsm["groundmetric_probabilities"]``: probability of the predicted label,
-      and of each label (not of ordered labels that a predictor predicts)
-    - ``obs["groundmetric_number"]``: predicted number (of ordered labels that a predictor predicts)
-    - ``obs["groundmetric_typicality"]`` (predictor): how usual it is, among training samples, to be as far from the
-      nearest other one; see `TransportClassifier.typicality`
-    - ``obs["groundmetric_far"]`` (predictor): whether a sample is so far from all training samples that what is
-      predicted for it is a guess
+      and of each label (not for ordered labels with a predictor)
+    - ``obs["groundmetric_number"]``: predicted number (for ordered labels with a predictor)
+    - ``obs["groundmetric_typicality"]`` (predictor): share of the training samples whose nearest neighbour is at least
+      as far; see `TransportClassifier.typicality`
+    - ``obs["groundmetric_set"]``, ``obs["groundmetric_reason"]`` (classifier): labels that are compatible with the
+      sample at a coverage of 90 %, separated by commas, and the reason if the set has all labels; see
+      `TransportClassifier.predict_set`. For numbers, ``obs["groundmetric_low"]`` and ``obs["groundmetric_high"]``
+    - ``obs["groundmetric_far"]`` (predictor): whether a sample is too far from all training samples for a reliable
+      prediction
     - ``obsm["X_groundmetric_distances"]``: distances to the training samples
     - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
-      "predicted_by", what predicted the labels
+      "predicted_by", the predictor
 
     Results in `adata`:
 
     - ``obsm["X_groundmetric"]``: cells in the learned space
     - ``obs["groundmetric_sampled"]``: whether each cell was drawn for the distances
     - ``obs["groundmetric_predicted"]``: predicted label of the cell's sample (not with a bare metric)
-    - ``uns["groundmetric"]``: the metric, so that `tl.samples` and `get.metric` take `adata`
+    - ``uns["groundmetric"]``: the metric, for `tl.samples` and `get.metric`
 
     Examples
     --------
@@ -142,26 +146,26 @@ def transfer(
     """
     if not isinstance(adata, ad.AnnData):
         raise TypeError(
-            f"adata is a {type(adata).__name__}: expected an AnnData; of a large file anndata.read_h5ad(path, "
-            "backed='r'), of which only the genes of the metric are read"
+            f"adata is a {type(adata).__name__}: expected an AnnData; for a large file anndata.read_h5ad(path, "
+            "backed='r'), from which only the genes of the metric are read"
         )
-    known = trained_from(trained, key)
     with Source(adata) as source:
         projected = project_samples(
-            source, known, sample_key=sample_key, layer=layer, max_missing=max_missing, n_neighbors=n_neighbors,
-            n_cells=n_cells, random_state=random_state, force=force, n_jobs=n_jobs, verbose=verbose,
+            source, trained_from(trained, key), sample_key=sample_key, layer=layer, max_missing=max_missing,
+            n_neighbors=n_neighbors, n_cells=n_cells, random_state=random_state, force=force, n_jobs=n_jobs,
+            verbose=verbose,
         )  # fmt: skip
     adata.obsm[f"X_{key}"] = projected.z
     for name, column in projected.obs.items():
         adata.obs[name] = column
     if adata is not trained:
-        adata.uns[key] = projected.stored.entry()  # so that `samples` and `metric` take it
+        adata.uns[key] = projected.stored.entry()
     return projected.samples
 
 
 @dataclass(frozen=True)
 class ProjectedSamples:
-    """New samples under a metric: their cells in its space, what is new in `obs`, and a row per sample."""
+    """New samples under a metric: projected cells, new columns of `obs`, an AnnData with a row per sample."""
 
     z: np.ndarray
     obs: dict[str, Any]
@@ -171,7 +175,7 @@ class ProjectedSamples:
 
 def project_samples(
     source: Source,
-    known: Trained,
+    trained: Trained,
     *,
     sample_key: str | None,
     layer: str | None,
@@ -183,255 +187,234 @@ def project_samples(
     n_jobs: int | None,
     verbose: int,
 ) -> ProjectedSamples:
-    """What `transfer` finds, for cells from anywhere."""
+    """Return the results of `transfer` without writing to the source."""
     check_draw(n_cells, random_state)
     if not 0.0 <= max_missing <= 1.0:
         raise ParameterError("max_missing", max_missing, ": expected a share from 0 to 1")
-    stored, key = known.stored, known.stored.key
+    stored, key = trained.stored, trained.stored.key
     sample_key = sample_key or stored.params.get("sample_key")
     layer = layer or stored.params.get("layer")
     if sample_key is None:
-        raise ParameterError("sample_key", None, ", and a bare metric does not know the column of samples: name it")
-    who = samples_of(source.obs, sample_key)
-    rows = draw(who, n_cells, random_state)
+        raise ParameterError("sample_key", None, ", but a bare metric does not store the column of samples: give it")
+    samples = samples_of(source.obs, sample_key)
+    rows = draw(samples, n_cells, random_state)
+    sample = samples.names[samples.codes[rows]]
     values = NewValues.of(source, stored, layer, max_missing)
     _check_scale(values, stored, rows, layer, force)
     z = values.project(stored.metric.components)
-    drawn = np.isin(np.arange(who.codes.size), rows)
-    cells = by_sample(z, who, drawn)
-    result = ad.AnnData(obs=constant_columns(source.obs, who).assign(n_cells=who.sizes))
-    obs: dict[str, Any] = {f"{key}_sampled": drawn}
-    if known.cells is not None:
-        distances = pairwise_distances(cells, known.cells, n_jobs=n_jobs, verbose=verbose)
-        seen = _seen(result, known.cells.names)
-        if known.predictor is None or n_neighbors is not None:
-            by = _vote(result, known, distances, N_NEIGHBORS if n_neighbors is None else n_neighbors, seen)
+    result = ad.AnnData(obs=constant_columns(source.obs, samples).assign(n_cells=samples.sizes))
+    obs: dict[str, Any] = {f"{key}_sampled": np.isin(np.arange(samples.codes.size), rows)}
+    if trained.cells is not None:
+        training = trained.cells.names
+        cells = in_order(Distributions(z[rows], sample), samples.names)
+        distances = pairwise_distances(cells, trained.cells, n_jobs=n_jobs, verbose=verbose)
+        is_training = np.array([name in set(training) for name in samples.names])
+        if is_training.any():
+            warnings.warn(
+                f"{is_training.sum()} samples have the name of a training sample (e.g. "
+                f"{samples.names[is_training][0]!r}): their labels are not predicted; rename them if they are new",
+                UserWarning,
+                stacklevel=3,
+            )
+        labels = stored.labels.loc[training].to_numpy()
+        if trained.predictor is None or n_neighbors is not None:
+            n_neighbors = min(N_NEIGHBORS if n_neighbors is None else n_neighbors, labels.size)
+            classes = np.unique(labels)
+            shares = vote(distances, labels, classes, n_neighbors=n_neighbors)
+            _write_probabilities(result, key, classes, shares, is_training)
+            predicted_by = f"votes of the {n_neighbors} nearest training samples"
         else:
-            D = Distributions(values.read(rows), who.names[who.codes[rows]], features=stored.features)
-            by = _predict(result, known, in_order(D, who.names), seen)
-        labels = stored.labels.loc[known.cells.names].to_numpy()
+            D = Distributions(values.read(rows), sample, features=stored.features)
+            _predict(result, trained, in_order(D, samples.names), is_training)
+            predicted_by = type(trained.predictor).__name__
         result.obsm[f"X_{key}_distances"] = distances
-        result.uns[key] = {"training_samples": np.array(known.cells.names, dtype=object), "training_labels": labels,
-                           "predicted_by": by}  # fmt: skip
-        obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[who.codes]
-    return ProjectedSamples(
-        z, obs, result, replace(stored, params={**stored.params, "sample_key": sample_key, "layer": layer})
-    )
+        result.uns[key] = {
+            "training_samples": np.array(training, dtype=object), "training_labels": labels,
+            "predicted_by": predicted_by,
+        }  # fmt: skip
+        obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[samples.codes]
+    params = {**stored.params, "sample_key": sample_key, "layer": layer}
+    return ProjectedSamples(z, obs, result, replace(stored, params=params))
 
 
 @dataclass(frozen=True)
 class NewValues:
-    """Values of new cells, with the features of the metric found by their names.
+    """Values of new cells, matched to the features of the metric by name."""
 
-    Attributes
-    ----------
-    matrix : of all cells, in memory or in a file
-    columns : array, ascending
-        Columns that are features of the metric.
-    here : array
-        Which features of the metric these are.
-    missing : array of bool of shape (n_features,)
-        Features of the metric that the matrix lacks.
-    means : array of shape (n_features,)
-        Means in training, which stand in for them.
-    is_expression : bool
-        Whether columns are genes, not dimensions of a representation.
-    """
-
-    matrix: Any
-    columns: np.ndarray
-    here: np.ndarray
-    missing: np.ndarray
-    means: np.ndarray
-    is_expression: bool
+    matrix: Any  # all cells, in memory or in a file
+    columns: np.ndarray  # ascending columns that are features of the metric
+    positions: np.ndarray  # position of each column among the features of the metric
+    missing: np.ndarray  # mask of the features of the metric that the matrix lacks
+    means: np.ndarray  # means in training, which replace missing features
+    is_expression: bool  # whether columns are genes rather than dimensions of a representation
 
     @classmethod
     def of(cls, source: Source, stored: Stored, layer: str | None, max_missing: float) -> NewValues:
         use_rep, n_features = stored.params.get("use_rep"), len(stored.features)
         if use_rep is None:
             matrix = source.matrix(layer)
-            places, missing = align(source.genes, stored, max_missing)
-            here = np.flatnonzero(~missing)[np.argsort(places[~missing])]
-            return cls(matrix, places[here], here, missing, stored.means, True)
+            columns, missing = match_genes(source.genes, stored, max_missing)
+            positions = np.flatnonzero(~missing)[np.argsort(columns[~missing])]
+            return cls(matrix, columns[positions], positions, missing, stored.means, True)
         matrix = source.representation(use_rep)
         if matrix.shape[1] != n_features:
             raise ValueError(
-                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, the metric was learned on {n_features}"
+                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, but the metric was learned from {n_features}"
             )
-        every = np.arange(n_features)
-        return cls(matrix, every, every, np.zeros(n_features, bool), stored.means, False)
+        columns = np.arange(n_features)
+        return cls(matrix, columns, columns, np.zeros(n_features, bool), stored.means, False)
 
     def project(self, components: np.ndarray) -> np.ndarray:
-        """All cells in the space of the components."""
-        everyone = np.arange(self.matrix.shape[0])
-        z = project(self.matrix, everyone, self.columns, components[:, self.here])
+        """Return all cells in the learned space."""
+        z = project(self.matrix, np.arange(self.matrix.shape[0]), self.columns, components[:, self.positions])
         return z + components[:, self.missing] @ self.means[self.missing]
 
     def read(self, rows: np.ndarray) -> Any:
-        """Values of these cells, with the features in the order of the metric."""
-        found = read(self.matrix, rows, self.columns)
-        order = np.argsort(np.concatenate([self.here, np.flatnonzero(self.missing)]))
+        """Return the values of rows, with the features of the metric in their order."""
+        values = read(self.matrix, rows, self.columns)
+        order = np.argsort(np.concatenate([self.positions, np.flatnonzero(self.missing)]))
         if self.missing.any():
-            filled = np.tile(self.means[self.missing].astype(found.dtype), (rows.size, 1))
-            found = (
-                sparse.hstack([found, filled], format="csr") if sparse.issparse(found) else np.hstack([found, filled])
-            )
-        return found if np.all(np.diff(order) == 1) else found[:, order]
-
-    def moments(self, rows: np.ndarray) -> Moments:
-        found = moments(self.matrix, rows, self.columns)
-        return found if self.is_expression else replace(found, looks_raw=False)
+            means = np.tile(self.means[self.missing].astype(values.dtype), (rows.size, 1))
+            if sparse.issparse(values):
+                values = sparse.hstack([values, means], format="csr")
+            else:
+                values = np.hstack([values, means])
+        return values if np.all(np.diff(order) == 1) else values[:, order]
 
 
-def align(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where each gene of the metric stands among these names, and which of them are missing."""
-    wanted = pd.Index(stored.features)
-    repeated = names[names.duplicated()].intersection(wanted)
+def match_genes(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the column of each gene of the metric, and the mask of missing genes."""
+    genes = pd.Index(stored.features)
+    repeated = names[names.duplicated()].intersection(genes)
     if len(repeated):
         raise ValueError(
             f"adata has {len(repeated)} genes of the metric more than once, e.g. {repeated[0]!r}: run "
             "adata.var_names_make_unique() first"
         )
-    first = ~names.duplicated()  # names that repeat are not in the metric, but `get_indexer` refuses them
-    places = np.flatnonzero(first)[names[first].get_indexer(wanted)]
-    missing = ~wanted.isin(names)
-    share = missing.mean()
-    if share > max_missing:
-        raise ParameterError(
-            "max_missing",
-            max_missing,
-            f", but {missing.sum()} of {missing.size} genes of the metric are missing, e.g. {wanted[missing][0]!r}; "
-            f"adata has names like {names[0]!r}: use the same kind of names, or raise it",
+    is_first = ~names.duplicated()  # `get_indexer` does not accept repeated names, even of genes outside the metric
+    columns = np.flatnonzero(is_first)[names[is_first].get_indexer(genes)]
+    missing = ~genes.isin(names)
+    n_missing = f"{missing.sum()} of {missing.size} genes of the metric are missing"
+    if missing.mean() > max_missing:
+        problem = (
+            f", but {n_missing}, e.g. {genes[missing][0]!r}; adata has names like {names[0]!r}: use the same kind of "
+            "names, or raise it"
         )
+        raise ParameterError("max_missing", max_missing, problem)
     if missing.any():
         weight = stored.metric.importance()[missing].sum()
         warnings.warn(
-            f"{missing.sum()} of {missing.size} genes of the metric are missing ({weight:.1%} of the importance), e.g. "
-            f"{wanted[missing][0]!r}: they count as their mean in training",
+            f"{n_missing} ({weight:.1%} of the importance), e.g. {genes[missing][0]!r}: they are set to their mean in "
+            "training",
             UserWarning,
             stacklevel=5,
         )
-    return places, missing
+    return columns, missing
 
 
 def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str | None, force: bool) -> None:
-    """Raise, or warn with `force`, where new values are on another scale than those of training."""
-    some = rows[np.linspace(0, rows.size - 1, min(rows.size, _FEW_CELLS)).astype(int)]
-    new, params = values.moments(some), stored.params
+    """Raise, or warn with `force`, if new values are on another scale than those of training."""
+    subset = rows[np.linspace(0, rows.size - 1, min(rows.size, _SCALE_CELLS)).astype(int)]
+    new, params, features = moments(values.matrix, subset, values.columns), stored.params, values.positions
+    new = new if values.is_expression else replace(new, looks_raw=False)
     if stored.metric.variances is None or "raw_counts" not in params:  # a bare metric
         warn_of_counts(new.looks_raw and not params.get("raw_counts", False), layer, stacklevel=5)
         return
-    known = Moments(
-        stored.means[values.here], stored.metric.variances[values.here], bool(params["raw_counts"]),
+    training = Moments(
+        stored.means[features], stored.metric.variances[features], bool(params["raw_counts"]),
         float(params.get("share_negative", np.nan)), np.nan,
     )  # fmt: skip
-    why = other_scale(new, known, [stored.features[f] for f in values.here])
-    if why is None:
+    reason = other_scale(new, training, [stored.features[f] for f in features])
+    if reason is None:
         return
     where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
     where = where if values.is_expression else f"adata.obsm[{params['use_rep']!r}]"
-    found = f"{where} is on another scale than the values of training: {why}"
+    message = f"{where} is on another scale than the values of training: {reason}"
     if not force:
-        raise ParameterError("force", False, f", but {found}; prepare it as training was", {"force": True})
-    warnings.warn(found, UserWarning, stacklevel=5)
+        raise ParameterError("force", False, f", but {message}; preprocess it as in training", {"force": True})
+    warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def _seen(result: ad.AnnData, names: list[Any]) -> np.ndarray:
-    """Which samples have the name of a training sample, with a warning."""
-    seen = np.isin(result.obs_names, names)
-    if seen.any():
-        warnings.warn(
-            f"{seen.sum()} samples have the name of a training sample (e.g. {result.obs_names[seen][0]!r}): no label "
-            "is predicted for them; rename them if they are others",
-            UserWarning,
-            stacklevel=4,
-        )
-    return seen
-
-
-def _vote(result: ad.AnnData, known: Trained, distances: np.ndarray, n_neighbors: int, seen: np.ndarray) -> str:
-    """Labels by the votes of the nearest training samples; returns what predicted them."""
-    assert known.cells is not None
-    labels = known.stored.labels.loc[known.cells.names].to_numpy()
-    classes = np.unique(labels)
-    shares = vote(distances, labels, classes, n_neighbors=n_neighbors)
-    _write_probabilities(result, known.stored.key, classes, shares, seen)
-    return f"votes of the {min(n_neighbors, labels.size)} nearest training samples"
-
-
-def _predict(result: ad.AnnData, known: Trained, D: Distributions, seen: np.ndarray) -> str:
-    """Labels or numbers by the predictor of an ensemble; returns what predicted them."""
-    predictor, key = known.predictor, known.stored.key
+def _predict(result: ad.AnnData, trained: Trained, D: Distributions, is_training: np.ndarray) -> None:
+    """Write the labels or numbers that the predictor of an ensemble predicts, and warn about distant samples."""
+    predictor, key = trained.predictor, trained.stored.key
     assert predictor is not None
-    found = predictor.predict_all(D)
-    result.obs[f"{key}_typicality"] = np.where(seen, np.nan, found.typicality)
-    far = found.far & ~seen
+    prediction = predictor.predict_all(D)
+    result.obs[f"{key}_typicality"] = np.where(is_training, np.nan, prediction.typicality)
+    far = prediction.far & ~is_training
     result.obs[f"{key}_far"] = far
     if far.any():
         warnings.warn(
             f"{far.sum()} of {len(D)} samples (e.g. {result.obs_names[far][0]!r}) are farther from all training "
-            "samples than 1.5 times the farthest among these: what is predicted for them is a guess; look at their "
-            "scale and quality, or train on some like them",
+            "samples than 1.5 times the largest nearest-neighbour distance among these: their predictions are "
+            "unreliable; check their scale and quality, or train on similar samples",
             UnfamiliarWarning,
             stacklevel=4,
         )
     if isinstance(predictor, TransportClassifier):
-        _write_probabilities(result, key, predictor.classes_, found.values, seen)
-        return "TransportClassifier"
-    numbers = np.where(seen, np.nan, found.values)
+        _write_probabilities(result, key, predictor.classes_, prediction.values, is_training)
+        assert predictor.calibration_ is not None
+        sets = predictor.calibration_.sets(prediction.values, prediction.far, D.names, predictor.classes_, COVERAGE)
+        texts = [", ".join(map(str, labels)) for labels in sets.sets]
+        result.obs[f"{key}_set"] = np.where(is_training, "", texts)
+        result.obs[f"{key}_reason"] = np.where(is_training, "", sets.reasons)
+        return
+    numbers = np.where(is_training, np.nan, prediction.values)
     result.obs[f"{key}_number"] = result.obs[f"{key}_predicted"] = numbers
-    assert known.results is not None
-    if known.results.labels.dtype.kind not in "biuf":
-        nearest = pd.Series(known.results.nearest_categories(found.values)).where(~seen)
-        categories = known.results.ordered_categories[0].tolist()
+    if predictor.calibration_ is not None:
+        intervals = predictor.calibration_.intervals(numbers, prediction.far, D.names, COVERAGE)
+        result.obs[f"{key}_low"], result.obs[f"{key}_high"] = intervals.low, intervals.high
+    assert trained.results is not None
+    if trained.results.labels.dtype.kind not in "biuf":
+        nearest = pd.Series(trained.results.nearest_categories(prediction.values)).where(~is_training)
+        categories = trained.results.ordered_categories[0].tolist()
         result.obs[f"{key}_predicted"] = pd.Categorical(nearest, categories, ordered=True)
-    return "TransportRegressor"
 
 
-def _write_probabilities(result: ad.AnnData, key: str, found: np.ndarray, shares: np.ndarray, seen: np.ndarray) -> None:
-    shares[seen] = np.nan
-    best = np.where(seen, -1, np.nan_to_num(shares).argmax(axis=1))
-    classes = found if found.dtype.kind in "iuf" else found.astype(str).astype(object)
-    result.obs[f"{key}_predicted"] = pd.Categorical.from_codes(best, pd.Index(classes))
-    result.obs[f"{key}_probability"] = np.where(seen, np.nan, np.nan_to_num(shares).max(axis=1))
-    result.obsm[f"{key}_probabilities"] = pd.DataFrame(shares, result.obs_names, as_keys(found))
+def _write_probabilities(
+    result: ad.AnnData, key: str, classes: np.ndarray, probabilities: np.ndarray, is_training: np.ndarray
+) -> None:
+    probabilities[is_training] = np.nan
+    best = np.where(is_training, -1, np.nan_to_num(probabilities).argmax(axis=1))
+    categories = classes if classes.dtype.kind in "iuf" else classes.astype(str).astype(object)
+    result.obs[f"{key}_predicted"] = pd.Categorical.from_codes(best, pd.Index(categories))
+    result.obs[f"{key}_probability"] = np.where(is_training, np.nan, np.nan_to_num(probabilities).max(axis=1))
+    result.obsm[f"{key}_probabilities"] = pd.DataFrame(probabilities, result.obs_names, as_keys(classes))
 
 
-def other_scale(new: Moments, known: Moments, names: list[str]) -> str | None:
-    """Why new values are on another scale than those of training, both of these features; None where they are not.
+def other_scale(new: Moments, training: Moments, names: list[str]) -> str | None:
+    """Return why new values are on another scale than those of training; None if they are on the same scale.
 
-    It is for differences in preparation, not between patients: a sample that is merely unusual passes.
+    The thresholds detect differences in preprocessing; differences between patients pass.
     """
-    if new.looks_raw and not known.looks_raw:
+    if new.looks_raw and not training.looks_raw:
         return "they are whole numbers, which look like raw counts, and those of training are not"
-    if known.looks_raw and not new.looks_raw and new.zeros < 1.0:
+    if training.looks_raw and not new.looks_raw and new.zeros < 1.0:
         return "those of training are whole numbers, which look like raw counts, and these are not"
-    if new.offset < _CENTRED and known.offset > _NOT_CENTRED:
+    if new.offset < _CENTRED and training.offset > _NOT_CENTRED:
         return (
-            f"the mean of a typical feature is {new.offset:.2f} standard deviations, in training {known.offset:.2f}: "
-            "they look standardised"
+            f"the mean of the median feature is {new.offset:.2f} standard deviations, in training "
+            f"{training.offset:.2f}: they look standardised"
         )
-    shares = f"{new.negative:.0%} of the values are below 0, in training {known.negative:.0%}"
-    if new.negative > _OFTEN and known.negative < _SELDOM:
+    shares = f"{new.negative:.0%} of the values are below 0, in training {training.negative:.0%}"
+    if new.negative > _MANY_NEGATIVE and training.negative < _FEW_NEGATIVE:
         return f"{shares}: they look standardised"
-    if known.negative > _OFTEN and new.negative < _SELDOM and new.zeros < 1.0:
+    if training.negative > _MANY_NEGATIVE and new.negative < _FEW_NEGATIVE and new.zeros < 1.0:
         return f"{shares}: those of training look standardised"
-    return _other_size(new.root_mean_square, known.root_mean_square, names)
-
-
-def _other_size(new: np.ndarray, known: np.ndarray, names: list[str]) -> str | None:
-    both = np.flatnonzero((new > 0) & (known > 0))
-    if not both.size:
+    new_size, training_size = new.root_mean_square, training.root_mean_square
+    comparable = np.flatnonzero((new_size > 0) & (training_size > 0))
+    if not comparable.size:
         return None
-    ratios = new[both] / known[both]
-    factors = {
-        "a typical feature is": (float(np.median(ratios)), _TYPICAL),
-        "taken together, they are": (float(np.linalg.norm(new) / np.linalg.norm(known)), _OVERALL),
-    }
-    if new.size <= PANEL:
+    ratios = new_size[comparable] / training_size[comparable]
+    overall = float(np.linalg.norm(new_size) / np.linalg.norm(training_size))
+    checks = [
+        ("the median feature is", float(np.median(ratios)), _MEDIAN_RATIO),
+        ("all values together are", overall, _OVERALL_RATIO),
+    ]
+    if new_size.size <= PANEL:
         worst = int(np.argmax(np.abs(np.log(ratios))))
-        factors[f"feature {names[both[worst]]!r} is"] = (float(ratios[worst]), _SINGLE)
-    for what, (factor, most) in factors.items():
-        if not 1.0 / most < factor < most:
-            return f"{what} {factor:,.2g} times as large as in training (root mean squares)"
+        checks.append((f"feature {names[comparable[worst]]!r} is", float(ratios[worst]), _FEATURE_RATIO))
+    for subject, ratio, limit in checks:
+        if not 1.0 / limit < ratio < limit:
+            return f"{subject} {ratio:,.2g} times as large as in training (root mean squares)"
     return None

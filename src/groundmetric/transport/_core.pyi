@@ -55,11 +55,13 @@ def follow_plans(
 def move_points(distribution: int, z: _Floats, points: Points, means: _Floats) -> float:
     """Move the points of a distribution to z, set its mean, and return the distance that its mass travelled."""
 
-def solve_lines(todo: _Integers, points: Points, pairs: Pairs, answers: Answers) -> None:
-    """Solve pairs whose points have one component and are sorted within each distribution."""
+def follow_lines(
+    todo: _Integers, coefficient: _Floats, points: Points, pairs: Pairs, values: _Floats, gradient: _Floats
+) -> None:
+    """As `follow_plans` with optimal plans, for points with one component, sorted within each distribution.
 
-def differentiate_lines(todo: _Integers, coefficient: _Floats, points: Points, pairs: Pairs, gradient: _Floats) -> None:
-    """Add each pair's coefficient times the gradient of its value on a line."""
+    Values are NaN if the masses of a pair do not balance.
+    """
 
 def bound_pairs(
     todo: _Integers,
@@ -107,9 +109,6 @@ def solve_points(
 
 def fill_tree_flows(parent: _Nodes, flow: NDArray[np.int64] | NDArray[np.float64]) -> bool:
     """Turn the masses of all nodes into the flows of a tree, in place; returns False if `parent` is no tree."""
-
-def fill_shipments(a: _Integers, b: _Integers, senders: _Integers, receivers: _Integers, amounts: _Integers) -> int:
-    """Ship masses of equal totals in order; returns the number of shipments."""
 
 def finite_range(numbers: _Floats) -> tuple[float, float]:
     """Return the smallest and the largest number of a matrix; (inf, -inf) if any is not finite."""
@@ -174,7 +173,7 @@ class RoughCosts32:
     def scale(self) -> float: ...
     @property
     def error(self) -> float: ...
-    def costs(self) -> np.ndarray: ...
+    def fill(self, costs: np.ndarray) -> None: ...
     def set_levels(self, sinks: _Floats) -> None: ...
     def best(self, i: int, potential: float) -> tuple[float, int]: ...
     def near(self, i: int, potential: float) -> list[int]: ...

@@ -1,8 +1,8 @@
-"""Bases of the network simplex: checked, run, and read back for the true masses.
+"""Bases of the network simplex: validate a warm start, run the simplex, evaluate its tree at the given masses.
 
 The simplex works on integer units of about 2⁻⁶⁰ of all mass, and floats have a relative error of 2⁻⁵³. With costs of
 10¹⁸ both errors are visible in the value. Therefore the optimal tree of the rounded masses is evaluated at the given
-masses (`true_flows`), and expensive arcs that carry nothing but such errors are removed (`without_rounding`).
+masses (`true_flows`), and expensive arcs whose flow is only rounding error are removed (`without_rounding`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
-_REMEDY = "use the `basis` of a plan as it is, or none"
+_REMEDY = "use the unmodified `basis` of a plan, or none"
 
 
 class Forest(NamedTuple):
-    """Where the simplex ended; its nodes are those of `_core/tree.hpp`: sources, then sinks, then the root."""
+    """Result of the simplex. Nodes are numbered as in `_core/tree.hpp`: sources, then sinks, then the root."""
 
     parent: np.ndarray
     flow: np.ndarray
@@ -34,13 +34,13 @@ class Forest(NamedTuple):
 
     @property
     def arcs(self) -> np.ndarray:
-        """Nodes whose arc to their parent is one of the problem's."""
+        """Nodes whose arc to the parent is an arc of the problem; arcs to the root are artificial."""
         return np.flatnonzero(self.parent[:-1] < self.parent.size - 1)
 
     def ends(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Senders and receivers of the arcs of these nodes."""
-        above = self.parent[nodes]
-        return np.minimum(nodes, above), np.maximum(nodes, above) - self.n_sources
+        """Return the source and the sink of the arcs between these nodes and their parents."""
+        parents = self.parent[nodes]
+        return np.minimum(nodes, parents), np.maximum(nodes, parents) - self.n_sources
 
 
 def run_simplex(
@@ -62,7 +62,8 @@ def run_simplex(
     parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
     if start is not None:
         start = checked_basis(start, n, m)
-        # Optimal potentials need not differ by more than this, and larger ones would only drown digits.
+        # A path of the tree has at most n + m arcs, which bounds the difference of optimal potentials. Larger
+        # potentials would only cause cancellation.
         bound = (n + m) * max(cost_range[1], -cost_range[0], 1e-300)
         parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
     flow = np.empty(n + m + 1, np.int64)
@@ -70,7 +71,7 @@ def run_simplex(
     pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, warm, max_pivots)
     if pivots < 0:
         if start is not None:
-            _check_tree(start.parent, n)  # names the node that is wrong
+            _check_tree(start.parent, n)  # raises an error that names the invalid node
         raise ValueError(UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)
 
@@ -86,7 +87,7 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
     if not np.issubdtype(parent.dtype, np.integer):
         raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
     if parent.dtype != np.int32:
-        _check_tree(parent, n)  # before large numbers are cut off
+        _check_tree(parent, n)  # before the conversion truncates large numbers
     parent = parent.astype(np.int32)
     if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
         raise ValueError(
@@ -100,25 +101,25 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
 
 
 def _check_tree(parent: np.ndarray, n: int) -> None:
-    """Raise unless sources have sinks or the root as parents, sinks have sources, and no node is its own ancestor."""
+    """Raise unless sources have sinks or the root as parents, sinks have sources, and the arcs form no cycle."""
     root = parent.size - 1
     node = np.arange(root)
-    above = parent[:-1]
-    fits = np.where(node < n, (above >= n) & (above <= root), (above >= 0) & (above < n))
-    if not fits.all():
-        wrong = int(np.argmin(fits))
+    parents = parent[:-1]
+    is_valid = np.where(node < n, (parents >= n) & (parents <= root), (parents >= 0) & (parents < n))
+    if not is_valid.all():
+        wrong = int(np.argmin(is_valid))
         kind, low, high = ("source", n, root) if wrong < n else ("sink", 0, n - 1)
         raise ValueError(
-            f"start.parent[{wrong}] is {above[wrong]}: the parent of a {kind} is from {low} to {high} here; {_REMEDY}"
+            f"start.parent[{wrong}] is {parents[wrong]}: the parent of a {kind} is from {low} to {high} here; {_REMEDY}"
         )
     if parent[root] != -1:
         raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
     if tree_flows(parent.astype(np.int32), np.zeros(parent.size, np.int64)) is None:
-        raise ValueError(f"start.parent is no tree: some nodes are their own ancestors; {_REMEDY}")
+        raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
 
 
 def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:
-    """The basis of the same plan when sinks are taken for sources; a and b are the masses before."""
+    """Return the basis of the transposed problem; a and b are the masses before the transposition."""
     flow = planted_flows(start.parent, a, b)
     if flow is None:
         raise ValueError(UNFIT)
@@ -127,7 +128,7 @@ def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:
 
 
 def turned_forest(forest: Forest, a: np.ndarray, b: np.ndarray) -> Forest:
-    """The forest of the same plan when sinks are taken for sources; a and b are the masses after."""
+    """Return the forest of the transposed problem; a and b are the masses after the transposition."""
     n, m = a.size, b.size
     parent = _turned_parents(forest.parent, forest.flow, m, n)
     flow = planted_flows(parent, a, b)
@@ -136,10 +137,14 @@ def turned_forest(forest: Forest, a: np.ndarray, b: np.ndarray) -> Forest:
 
 
 def _turned_parents(parent: np.ndarray, flow: np.ndarray, n: int, m: int) -> np.ndarray:
-    """Only arcs with flow are kept: an idle one may point towards the root one way only. Levels hold all else."""
+    """Return the parents of the transposed forest, from its arcs with flow.
+
+    Arcs without flow are omitted: the simplex allows them in one direction relative to the root, and the transposition
+    reverses this direction. The potentials keep the relative levels of the resulting trees.
+    """
     nodes = np.flatnonzero(flow[:-1] > 0)
-    above = parent[nodes]
-    tails, heads = np.minimum(nodes, above), np.maximum(nodes, above) - n
+    parents = parent[nodes]
+    tails, heads = np.minimum(nodes, parents), np.maximum(nodes, parents) - n
     return hung_forest(np.stack([heads, m + tails], axis=1).astype(np.int64), m, n)
 
 
@@ -147,36 +152,39 @@ def _turned_potentials(potential: np.ndarray, n: int, m: int) -> np.ndarray:
     return np.concatenate([-potential[n : n + m], -potential[:n], [0.0]])
 
 
-# Arcs that cost this many times the most expensive arc with a certain flow are worth removing.
+# Arcs without a significant flow are removed if they cost more than 100 times the most expensive arc with such a flow.
 _DEAR = 100.0
-# Error of the arithmetic of this module, in units.
+# Rounding error of the arithmetic in this module, in units.
 _NOISE = 2.0**-20
 
 
-def true_flows(forest: Forest, left: np.ndarray) -> np.ndarray:
+def true_flows(forest: Forest, residues: np.ndarray) -> np.ndarray:
     """Return the flow of each node's arc at the given masses, in units; negative if another tree would be optimal.
 
-    `left` has the residues of all nodes: their masses less their units.
+    `residues` are the masses of all nodes minus their units, in units.
     """
-    carried = tree_flows(forest.parent, np.append(left, 0.0))
+    carried = tree_flows(forest.parent, np.append(residues, 0.0))
     assert carried is not None
     return forest.flow + carried
 
 
 def without_rounding(
-    forest: Forest, cost: np.ndarray, units: np.ndarray, left: np.ndarray
+    forest: Forest, cost: np.ndarray, units: np.ndarray, residues: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return units and residues of all nodes for which expensive arcs carry no rounding errors; None without such arcs.
 
-    Removing an arc divides the tree into two parts, which must balance by themselves. An arc is removed if the masses
-    of each part would balance after changes within their last digits: then no flow over the arc can be inferred from
-    the masses. Arcs are removed together; while a part would have to change by more, the arc of the largest flow at it
-    is kept.
+    Removing an arc divides the tree into two parts, and the masses of each part must balance. An arc is removed if
+    changes within the last digits of the masses balance each part: then the masses do not imply any flow over the arc.
+    All candidate arcs are removed together. While a part needs a larger change, the arc with the largest flow at this
+    part is kept.
     """
-    carried = true_flows(forest, left)
-    nodes = forest.arcs[forest.flow[forest.arcs] > 0]
-    tails, heads = forest.ends(nodes)
+    carried = true_flows(forest, residues)
+    arcs = forest.arcs
+    nodes = arcs[forest.flow[arcs] > 0]
     little = np.abs(carried[nodes]) <= ROUNDING * units.sum() + _NOISE
+    if not little.any():  # the usual case
+        return None
+    tails, heads = forest.ends(nodes)
     prices = np.abs(cost[tails, heads])
     doubtful = little & (prices > _DEAR * prices[~little].max(initial=0.0))
     doubtful &= forest.flow[nodes] < np.minimum(units[tails], units[forest.n_sources + heads])
@@ -194,17 +202,17 @@ def without_rounding(
         doubtful[wrong[np.argmax(np.abs(carried[nodes[wrong]]))]] = False
     if not doubtful.any():
         return None
-    units, left = units.copy(), left.copy()
+    units, residues = units.copy(), residues.copy()
     for ends in (tails[doubtful], heads[doubtful]):
         np.subtract.at(units, ends, forest.flow[nodes[doubtful]])
-        np.subtract.at(left, ends, (carried - forest.flow)[nodes[doubtful]])
-    return units, left
+        np.subtract.at(residues, ends, (carried - forest.flow)[nodes[doubtful]])
+    return units, residues
 
 
 def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
     """Return the units by which `flows` violate the given masses, beyond their last digits.
 
-    These are negative flows, and surpluses of whole parts of the forest. If the result is positive, another forest is
+    Violations are negative flows, and surpluses of trees of the forest. If the result is positive, another forest is
     optimal at the given masses.
     """
     nodes = forest.arcs
@@ -213,7 +221,7 @@ def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
     backwards = -flows[nodes] - ROUNDING * np.minimum(units[tails], units[heads])
     tops = np.flatnonzero(forest.parent[:-1] == units.size)
     lacking = np.abs(flows[tops])
-    if lacking.max(initial=0.0) > _NOISE:  # else the parts of the forest make no difference
+    if lacking.max(initial=0.0) > _NOISE:  # otherwise every tree of the forest balances
         part = _parts(tails, heads, units.size)
         lacking -= ROUNDING * np.bincount(part, units)[part[tops]]
     return float(sum(np.maximum(amount - _NOISE, 0.0).sum() for amount in (backwards, lacking)))
@@ -235,13 +243,13 @@ NO_PARENT = -1
 
 
 def tree_flows(parent: np.ndarray, mass: np.ndarray) -> np.ndarray | None:
-    """Return the flow of each node's arc to its parent at these masses, of any sign; None if `parent` is no tree."""
+    """Return the flow of each node's arc to its parent at these masses, of any sign; None if `parent` is not a tree."""
     flow = mass.copy()
     return flow if _core.fill_tree_flows(parent, flow) else None
 
 
 def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """Return the flows that integer masses imply; None if they are not feasible."""
+    """Return the flows of a tree at integer masses; None if the tree is infeasible for them."""
     flow = tree_flows(parent, np.concatenate([a, b, [0]]))
     if flow is None or (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
         return None
@@ -249,7 +257,7 @@ def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarra
 
 
 def hung_forest(arcs: np.ndarray, n: int, m: int) -> np.ndarray:
-    """Return the parents of all nodes; each tree of a forest of arcs (source, sink) hangs from the root by a source."""
+    """Return the parents of all nodes of a forest of arcs (source, sink); one source per tree is a child of root."""
     from scipy.sparse.csgraph import breadth_first_order, connected_components  # slow to import
 
     root = n + m

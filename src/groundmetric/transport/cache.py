@@ -1,7 +1,7 @@
 """Cache of exact distances, pair by pair (`keep=`): only pairs that are not in the file are computed.
 
-A pair is recognised by digests of the points and masses of both distributions and of the metric, whatever their names
-and order. The digests of a cohort also tell whether a checkpoint belongs to the data at hand.
+The key of a pair is a digest of the points and masses of both distributions and of the metric; names and order are
+ignored. The digest of a cohort is also used to check that a checkpoint belongs to the same data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DistanceCache:
     path : str or os.PathLike[str]
         File; created when the first distance is written.
     solver : Solver or None
-        Solver of the distances: an exact one, or it is refused.
+        Solver of the distances; solvers other than `Exact` raise ValueError.
     """
 
     def __init__(self, path: str | os.PathLike[str], solver: Solver | None = None) -> None:
@@ -45,7 +45,7 @@ class DistanceCache:
         return len(self._cache)
 
     def get(self, keys: list[bytes]) -> np.ndarray:
-        """Return the values of these keys, NaN for keys that are not in the file."""
+        """Return the value of each key, NaN for keys that are not in the file."""
         values = {key: _number(content) for key, content in self._cache.get(keys).items()}
         damaged = sum(np.isnan(value) for value in values.values())
         if damaged:
@@ -53,7 +53,7 @@ class DistanceCache:
         return np.array([values.get(key, np.nan) for key in keys])
 
     def put(self, keys: list[bytes], values: np.ndarray) -> None:
-        """Write values; a full disk is a warning."""
+        """Write values; a full disk causes a warning."""
         self._cache.put({key: _VALUE.pack(value) for key, value in zip(keys, values.tolist(), strict=True)})
 
 
@@ -66,7 +66,7 @@ def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, 
 
 
 def distribution_digests(D: Distributions) -> list[bytes]:
-    """Return a digest of the points and masses of each distribution, whatever its name and its position."""
+    """Return a digest of the points and masses of each distribution, independent of its name and position."""
     digests = []
     for low, high in zip(D.bounds[:-1], D.bounds[1:], strict=True):
         points = D.points[low:high]
@@ -79,12 +79,12 @@ def distribution_digests(D: Distributions) -> list[bytes]:
 
 
 def cohort_digest(D: Distributions) -> bytes:
-    """A digest of all distributions in their order, and of the names of their features."""
+    """Return a digest of all distributions in their order, and of the names of their features."""
     return digest(*distribution_digests(D), str(D.features))
 
 
 def metric_digest(metric: Any) -> bytes:
-    """A digest of all that distances depend on."""
+    """Return a digest of the parameters of a metric."""
     kind = type(metric).__name__
     if isinstance(metric, EuclideanMetric):
         return digest(kind, metric.n_features)
@@ -94,6 +94,6 @@ def metric_digest(metric: Any) -> bytes:
 
 
 def _number(content: bytes) -> float:
-    """A distance, or NaN for what cannot be one."""
+    """Return the distance in a record, NaN for an invalid record."""
     value = _VALUE.unpack(content)[0] if len(content) == _VALUE.size else np.nan
     return value if 0.0 <= value < np.inf else np.nan

@@ -1,4 +1,4 @@
-"""Cohorts of distributions under a ground metric: projected once, then compared pair by pair by any solver."""
+"""Distances between the distributions of cohorts: points are projected once, then a solver compares each pair."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from .plan import BoundedDistances, Plan, Status
 from .problem import Masses, points_in_range
 from .solvers.exact import Cloud, Distances, Exact, Solver, resolve_solver, warn_of_status
 
-# Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
+# Up to 100 components, the C++ solver computes costs from projected points; with more, matrix products are faster.
 _FEW_COMPONENTS = 100
-# Entries of cost matrices (about 15 seconds) per thread between two calls of `found`.
+# Entries of cost matrices (about 15 seconds) per thread between two calls of `on_results`.
 _ROUND = 2.5e8
-# Pairs in a round, or in a task of a cluster, at most.
+# Largest number of pairs in a round, or in a task of a cluster.
 _MOST_PAIRS = 512
 # Seconds per entry of a cost matrix (approximate), and seconds that a task of a cluster should take.
 _RATE, _SECONDS = 4e-8, 2.0
-# Larger coordinates have squares that may leave the range of numbers.
+# Squares of larger coordinates may overflow.
 _LARGEST = 1e151
 
 
 def is_projection(metric: Any) -> bool:
-    """Whether distances are the cost of the step between projected points."""
-    own = (GroundMetric.distances, EuclideanMetric.distances)
-    return isinstance(metric, GroundMetric) and type(metric).distances in own
+    """Return whether distances are the cost of the step between projected points."""
+    implementations = (GroundMetric.distances, EuclideanMetric.distances)
+    return isinstance(metric, GroundMetric) and type(metric).distances in implementations
 
 
 def is_euclidean(metric: Any) -> bool:
-    """Whether distances are Euclidean between projected points."""
+    """Return whether distances are Euclidean between projected points."""
     return is_projection(metric) and metric.cost is Cost.EUCLIDEAN
 
 
 def has_few_components(metric: Any) -> bool:
-    """Whether distances are costs between projected points of at most `_FEW_COMPONENTS` components."""
+    """Return whether distances are costs between projected points of at most `_FEW_COMPONENTS` components."""
     return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
 
 
@@ -65,13 +65,13 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
 
 
 def _check_range(z: np.ndarray, cohort: Distributions) -> None:
-    extent = float(max(z.max(), -z.min()))  # float32 points: the limit is out of their range
+    extent = float(max(z.max(), -z.min()))  # a Python float, because the limit exceeds float32
     if not extent <= _LARGEST:
         row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
         raise ValueError(
             f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach {extent:.1e}, "
-            "and the squares of such numbers are out of range: divide the points by a constant, or leave out those "
-            "that stand for missing values"
+            "and the squares of such numbers are out of range: divide the points by a constant, or remove points "
+            "with codes for missing values"
         )
 
 
@@ -83,7 +83,7 @@ def owner_of(row: int, cohort: Distributions) -> Any:
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
     """Return the distributions of all cohorts, concatenated, and the function of distances between their points.
 
-    `dense`: projected points are wanted as arrays, even where the metric could work on sparse ones.
+    `dense`: return projected points as arrays, even if the metric accepts sparse points.
     """
     parts = [(weight, part, _points_for(part, cohorts, dense)) for weight, part in _parts(metric)]
     clouds = []
@@ -104,7 +104,7 @@ def _parts(metric: Any, weight: float = 1.0) -> list[tuple[float, Any]]:
     """Return the metrics of a blend with their weights; of other metrics, the metric itself."""
     if not isinstance(metric, BlendedMetric):
         return [(weight, metric)]
-    return _parts(metric.one, weight * (1.0 - metric.weight)) + _parts(metric.other, weight * metric.weight)
+    return _parts(metric.first, weight * (1.0 - metric.weight)) + _parts(metric.second, weight * metric.weight)
 
 
 def _points_for(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
@@ -122,9 +122,9 @@ def _between(metric: Any) -> Distances:
 def name_bad_distances(
     bad: BadDistances, metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray
 ) -> BadDistances:
-    """Return the error with the names of the distributions: a single one, or the first such pair.
+    """Return the error with the name of the first affected distribution, or of the first affected pair.
 
-    The bad distance is searched again, because the error may come from a thread or another machine.
+    Distances are computed again to find it, because the error may come from a thread or another machine.
     """
     clouds, distances = clouds_of(metric, cohorts, dense=False)
     names = [name for cohort in cohorts for name in cohort.names]
@@ -132,9 +132,9 @@ def name_bad_distances(
     for d, e in [*zip(alone, alone, strict=True), *zip(first, second, strict=True)]:
         try:
             distances(clouds[d].points, clouds[e].points)
-        except BadDistances as found:
+        except BadDistances as error:
             names_of_pair = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
-            return BadDistances(f"{names_of_pair}: {found}")
+            return BadDistances(f"{names_of_pair}: {error}")
     return bad
 
 
@@ -151,30 +151,30 @@ class PairResults(NamedTuple):
         return cls(np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs, object))
 
     @classmethod
-    def known(cls, values: np.ndarray) -> PairResults:
-        """Exact values."""
+    def exact(cls, values: np.ndarray) -> PairResults:
+        """Return results with status OPTIMAL and bounds equal to the values."""
         return cls(values, values.copy(), values.copy(), np.full(values.size, Status.OPTIMAL, object))
 
-    def put(self, which: np.ndarray, part: PairResults) -> None:
-        """Write the results of some pairs."""
-        for whole, some in zip(self, part, strict=True):
-            whole[which] = some
+    def put(self, selected: np.ndarray, part: PairResults) -> None:
+        """Write the results of the selected pairs."""
+        for array, values in zip(self, part, strict=True):
+            array[selected] = values
 
 
 class Pairs(Protocol):
-    """Pairs of distributions that lie still, and a solver for them. It can be sent to another process."""
+    """Pairs of distributions with fixed points, and a solver for them; can be sent to another process."""
 
     @property
     def work(self) -> np.ndarray:
         """Entries of each pair's cost matrix."""
         ...
 
-    def part(self, which: np.ndarray) -> Pairs:
-        """Some of the pairs, with the distributions that they need."""
+    def part(self, selected: np.ndarray) -> Pairs:
+        """Return the selected pairs with the distributions that they need."""
         ...
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        """A function that solves the pairs of these indices; `done` is called with the number that were just solved."""
+        """Return a function that solves the selected pairs and calls `done` with the number of solved pairs."""
         ...
 
 
@@ -188,7 +188,7 @@ class ExactPairs:
     second: np.ndarray
     cost: Cost
     max_pivots: int | None
-    exponent: int  # values are those of the transport between z, times 2 to this power
+    exponent: int  # values are the transport values between z times 2**exponent
     dense_limit: float  # see PairTransport
 
     @property
@@ -196,8 +196,8 @@ class ExactPairs:
         sizes = np.diff(self.masses.bounds).astype(np.float64)
         return sizes[self.first] * sizes[self.second]
 
-    def part(self, which: np.ndarray) -> ExactPairs:
-        owners, first, second = _needed(self.first[which], self.second[which])
+    def part(self, selected: np.ndarray) -> ExactPairs:
+        owners, first, second = _needed(self.first[selected], self.second[selected])
         bounds = self.masses.bounds
         rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in owners])
         ends = np.concatenate([[0], np.cumsum(np.diff(bounds)[owners])])
@@ -205,16 +205,16 @@ class ExactPairs:
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        # Bases are not stored, so that memory stays small.
+        # Bases are not stored, because each pair is solved once.
         options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
         transport = pair_transport(
             self.masses, self.first, self.second, self.z.shape[1], threads=threads, cost=self.cost, **options
         )
-        transport.move_all(np.require(self.z, np.float64, ["C", "W"]))  # what was sent may be read-only
+        transport.move_all(np.require(self.z, np.float64, ["C", "W"]))  # arrays sent to a worker may be read-only
 
-        def solve(which: np.ndarray) -> PairResults:
-            values, optimal = np.ldexp(transport.solve(which), self.exponent), transport.answers.optimal[which]
-            done(which.size)
+        def solve(selected: np.ndarray) -> PairResults:
+            values, optimal = np.ldexp(transport.solve(selected), self.exponent), transport.answers.optimal[selected]
+            done(selected.size)
             status = np.where(optimal, *np.array([Status.OPTIMAL, Status.PIVOT_LIMIT], object))
             return PairResults(values, np.where(optimal, values, 0.0), values, status)
 
@@ -223,7 +223,7 @@ class ExactPairs:
 
 @dataclass(frozen=True)
 class SolverPairs:
-    """Pairs for any solver, from what it has prepared of each distribution."""
+    """Pairs for any solver, with the result of `Solver.prepare` for each distribution."""
 
     solver: Solver
     distances: Distances
@@ -250,22 +250,22 @@ class SolverPairs:
     def work(self) -> np.ndarray:
         return self.sizes[self.first].astype(np.float64) * self.sizes[self.second]
 
-    def part(self, which: np.ndarray) -> SolverPairs:
-        owners, first, second = _needed(self.first[which], self.second[which])
+    def part(self, selected: np.ndarray) -> SolverPairs:
+        owners, first, second = _needed(self.first[selected], self.second[selected])
         return replace(
             self, prepared=[self.prepared[d] for d in owners], sizes=self.sizes[owners], first=first, second=second
         )
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        def one(pair: int) -> Plan:
+        def solve_pair(pair: int) -> Plan:
             plan = self.solver.compare(
                 self.prepared[self.first[pair]], self.prepared[self.second[pair]], self.distances
             )
             done(1)
-            return replace(plan, rows=_NONE, cols=_NONE, mass=_NONE, potentials=None, basis=None)  # memory stays small
+            return replace(plan, rows=_NONE, cols=_NONE, mass=_NONE, potentials=None, basis=None)  # saves memory
 
-        def solve(which: np.ndarray) -> PairResults:
-            plans, results = threads.map(one, which.tolist()), PairResults.empty(which.size)
+        def solve(selected: np.ndarray) -> PairResults:
+            plans, results = threads.map(solve_pair, selected.tolist()), PairResults.empty(selected.size)
             for k, plan in enumerate(plans):
                 results.values[k], results.status[k] = plan.value, plan.status
                 results.lower[k], results.upper[k] = plan.bounds
@@ -278,7 +278,7 @@ _NONE = np.empty(0)
 
 
 def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
-    """Projected points of all cohorts, in the range of squares; and the power of 2 that undoes it for values."""
+    """Return projected points of all cohorts, scaled by `points_in_range`, and the exponent that scales values back."""
     points = np.vstack(projected(metric, cohorts))
     z, _, up = points_in_range(points, points)
     return z, 2 * up if metric.cost is Cost.SQUARED else up
@@ -292,7 +292,7 @@ def pairs_of(
     metric: Any,
     threads: Threads,
 ) -> ExactPairs | SolverPairs:
-    """Pairs of distributions as the solver takes them; `first` and `second` count through all cohorts."""
+    """Return pairs of distributions in the form for the solver; `first` and `second` are indices over all cohorts."""
     if isinstance(solver, Exact) and has_few_components(metric):
         z, exponent = scaled_points(metric, cohorts)
         limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
@@ -301,45 +301,45 @@ def pairs_of(
     return SolverPairs.prepare(solver, clouds, distances, first, second, threads)
 
 
-Found = Callable[[np.ndarray, PairResults], Any]
+OnResults = Callable[[np.ndarray, PairResults], Any]
 
 
 def solve_pairs(
-    pairs: Pairs, threads: Threads, backend: Backend | None, *, done: Callable[[int], Any], found: Found
+    pairs: Pairs, threads: Threads, backend: Backend | None, *, done: Callable[[int], Any], on_results: OnResults
 ) -> PairResults:
-    """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`; the bits are the same.
+    """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
 
     Parameters
     ----------
     pairs : Pairs
     threads : Threads
-        Threads of this process, used without a backend and for matrices too small to be sent.
+        Threads of this process, used without a backend and for matrices too small to send.
     backend : Backend or None
         Workers, from `configured_backend`.
     done : callable
-        Called with the number of pairs that were just solved.
-    found : callable
-        Called with the indices and the results of pairs as they arrive.
+        Called with the number of newly solved pairs.
+    on_results : callable
+        Called with the indices and the results of newly solved pairs.
     """
     results = PairResults.empty(pairs.work.size)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
         tasks = _PairTasks(pairs, in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS))
         for number, part in backend.run(_solve_task, tasks):
-            which = tasks.indices[number]
-            results.put(which, part)
-            found(which, part)
-            done(which.size)
+            selected = tasks.indices[number]
+            results.put(selected, part)
+            on_results(selected, part)
+            done(selected.size)
         return results
     solve = pairs.start(threads, done)
-    for which in in_rounds(pairs.work, _ROUND * threads.n_jobs, _MOST_PAIRS * threads.n_jobs):
-        part = solve(which)
-        results.put(which, part)
-        found(which, part)
+    for selected in in_rounds(pairs.work, _ROUND * threads.n_jobs, _MOST_PAIRS * threads.n_jobs):
+        part = solve(selected)
+        results.put(selected, part)
+        on_results(selected, part)
     return results
 
 
 class _PairTasks(Sequence[Any]):
-    """Parts of the pairs, each made when it is sent: all together may exceed the memory."""
+    """Tasks of pairs, each created when it is sent, because all tasks together may exceed the memory."""
 
     def __init__(self, pairs: Pairs, indices: list[np.ndarray]) -> None:
         self._pairs, self.indices = pairs, indices
@@ -357,7 +357,7 @@ def _solve_task(pairs: Pairs) -> PairResults:
 
 
 def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distributions of these pairs, and the pairs as indices of these."""
+    """Return the distributions that occur in the pairs, and the pairs as indices into them."""
     owners, indices = np.unique(np.concatenate([first, second]), return_inverse=True)
     return owners, indices[: first.size], indices[first.size :]
 
@@ -374,7 +374,7 @@ def pairwise(
     keep: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> BoundedDistances:
-    """Distances as in `groundmetric.pairwise_distances`, with bounds of the optimal values and the status of solves.
+    """Compute distances like `groundmetric.pairwise_distances`, with bounds of the optimal values and status counts.
 
     Parameters
     ----------
@@ -389,13 +389,13 @@ def pairwise(
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core.
     max_pivots : int or None, default=None
-        Pivots of the simplex per pair at most.
+        Largest number of pivots of the simplex per pair.
     verbose : int, default=0
-        1 shows a progress bar where there is a terminal.
+        1 shows a progress bar in a terminal.
     keep : path-like or None, default=None
-        File of exact distances that are not computed again.
+        Cache file of exact distances.
     **options : Any
-        Options of a solver that is given by name.
+        Options of a solver selected by name.
 
     Returns
     -------
@@ -451,19 +451,19 @@ def _solve_missing(
     verbose: int,
     cache: DistanceCache | None,
 ) -> PairResults:
-    """Take pairs from the cache, solve all others, and write these to the cache as they are solved."""
+    """Read pairs from the cache, solve the missing pairs, and write each to the cache when it is solved."""
     keys = [] if cache is None else pair_keys(metric, cohorts, first, second)
-    results = PairResults.known(np.full(first.size, np.nan) if cache is None else cache.get(keys))
+    results = PairResults.exact(np.full(first.size, np.nan) if cache is None else cache.get(keys))
     missing = np.flatnonzero(np.isnan(results.values))
     pairs = cohorts, first[missing], second[missing]
 
-    def found(which: np.ndarray, part: PairResults) -> None:
+    def on_results(selected: np.ndarray, part: PairResults) -> None:
         if cache is not None:
             proved = part.status == Status.OPTIMAL
-            cache.put([keys[pair] for pair in missing[which[proved]]], part.values[proved])
+            cache.put([keys[pair] for pair in missing[selected[proved]]], part.values[proved])
 
     try:
-        results.put(missing, solve_all(solver, *pairs, metric, n_jobs, verbose, found))
+        results.put(missing, solve_all(solver, *pairs, metric, n_jobs, verbose, on_results))
     except BadDistances as bad:
         raise name_bad_distances(bad, metric, *pairs) from None
     return results
@@ -477,23 +477,23 @@ def solve_all(
     metric: Any,
     n_jobs: int | None,
     verbose: int,
-    found: Found,
+    on_results: OnResults,
 ) -> PairResults:
-    """All pairs, by threads or on a cluster; `first` and `second` count through all cohorts."""
+    """Solve all pairs in threads or on a cluster; `first` and `second` are indices over all cohorts."""
     single = all(np.all(cohort.sizes == 1) for cohort in cohorts)
     bar = progress_bar(first.size, "distances", "pair", show=bool(verbose))
     with Threads(n_jobs) as threads, bar:
         if isinstance(solver, Exact) and single and not has_few_components(metric):
-            # Between single points there is nothing to transport.
+            # The transport value between two single points is their distance.
             shift = 0 if len(cohorts) == 1 else len(cohorts[0])
             costs = checked_distances(metric, cohorts[0].points, cohorts[-1].points)
-            return PairResults.known(costs[first, second - shift])
+            return PairResults.exact(costs[first, second - shift])
         pairs = pairs_of(solver, cohorts, first, second, metric, threads)
-        return solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, found=found)
+        return solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, on_results=on_results)
 
 
 def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
-    """Distributions with mass on both sides, of the same features."""
+    """Return both cohorts restricted to points with mass; raise if they are empty or their features differ."""
     A = as_distributions(A).with_mass()
     B = None if B is None else as_distributions(B).with_mass()
     if len(A) == 0 or (B is not None and len(B) == 0):
@@ -503,12 +503,12 @@ def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} features, B has {B.shape[1]}: both need the same")
     if A.features is not None and B.features is not None and A.features != B.features:
-        raise ValueError("A and B have features of other names or in another order: bring them into the same order")
+        raise ValueError("A and B have different feature names or orders: bring them into the same order")
     return A, B
 
 
 def resolve_metric(metric: Any, *cohorts: Distributions) -> Any:
-    """A metric object from its name; objects are checked against the features of the cohorts."""
+    """Return the metric object for a name, or check a metric object against the features of the cohorts."""
     if isinstance(metric, str) and metric == "euclidean":
         return GroundMetric.euclidean(cohorts[0].shape[1])
     if isinstance(metric, str):

@@ -1,8 +1,9 @@
-"""Exact transport between many points: costs are computed when they are needed, never all of them kept.
+"""Exact transport between many points without a cost matrix: costs are computed from the points when needed.
 
-Points are grouped until a matrix of costs between the groups is small; there the simplex runs as always. Then, level by
-level, the plan is handed down to the points of the groups, and the potentials with it. They tell which arcs may matter:
-the simplex runs over those, all arcs are priced, those that gain join in, until none does.
+The method is multiscale column generation. Points are grouped until the cost matrix between the groups is small, and
+the simplex solves that problem. Then, level by level, plan and potentials of the groups initialise basis and potentials
+of their points. The simplex runs on candidate arcs with small reduced costs; then all arcs are priced, and arcs with
+negative reduced cost become candidates. The plan is optimal when pricing finds no arc with negative reduced cost.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from .plan import Basis, Plan, Status
 from .problem import Answers, Points, Units, check_masses, common_units, points_in_range
 from .solvers.exact import solve_exact
 
-# Beyond a few components, blocks of points are no help, as all are about as far away: up to so many costs (200 MB), a
-# matrix of them is far faster.
+# With more components, distances are too similar for blocks of points to exclude arcs, and a cost matrix is faster; it
+# is used up to 25 million entries (200 MB).
 _FEW_COMPONENTS = 32
 _MATRIX = 25e6
 
@@ -39,50 +40,52 @@ def solve_large(
 
 
 def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: float, max_pivots: int | None) -> Plan:
-    """The plan between points whose coordinates are in a range where squares are, too."""
+    """Return the plan between points whose squared coordinates neither overflow nor underflow."""
     rows, cols = _in_order(x, units.a), _in_order(y, units.b)
     problem = Problem(x[rows], y[cols], units.a[rows], units.b[cols], int(cost))
     budget = 2000 * (rows.size + cols.size) if max_pivots is None else max_pivots
-    found = Descent(problem, budget, tolerance)
-    value, gap = found.value, max(found.value - found.lower, 0.0)
-    potentials = _everywhere(x, y, rows, cols, found)
+    descent = Descent(problem, budget, tolerance)
+    value, gap = descent.value, max(descent.value - descent.lower, 0.0)
+    potentials = _everywhere(x, y, rows, cols, descent)
     doubt = _doubt(units, potentials)
-    forest = Forest(found.parent, found.flow, found.potential, rows.size, int(found.pivots), True)
-    nodes = forest.arcs[found.flow[forest.arcs] > 0]
+    forest = Forest(descent.parent, descent.flow, descent.potential, rows.size, int(descent.pivots), True)
+    nodes = forest.arcs[descent.flow[forest.arcs] > 0]
     tails, heads = forest.ends(nodes)
     senders, receivers = rows[tails], cols[heads]
     order = np.lexsort((receivers, senders))
-    proved = found.status is not Status.OPTIMAL or gap + doubt <= max(1e-8 * value, 1e-12 * _typical(problem))
+    proved = descent.status is not Status.OPTIMAL or gap + doubt <= max(1e-8 * value, 1e-12 * _typical(problem))
     return Plan(
         value=float(value * units.total),
         rows=senders[order],
         cols=receivers[order],
-        mass=units.of_mass(found.flow[nodes[order]]),
+        mass=units.of_mass(descent.flow[nodes[order]]),
         potentials=potentials,
-        basis=_basis(rows, cols, found),
-        status=found.status if proved else Status.IMPRECISE,
-        pivots=int(found.pivots),
+        basis=_basis(rows, cols, descent),
+        status=descent.status if proved else Status.IMPRECISE,
+        pivots=int(descent.pivots),
         bounds=(float((value - gap - doubt) * units.total), float((value + doubt) * units.total)),
     )
 
 
 def _doubt(units: Units, potentials: tuple[np.ndarray, np.ndarray]) -> float:
-    """What the value may be wrong by because masses are rounded to units, for mass 1 in all."""
-    if units.left is None:
+    """Return the largest error of the value from rounding masses to units, for a total mass of 1."""
+    if units.residues is None:
         return 0.0
     number, level = float(units.number), units.a @ potentials[0] / float(units.number)
-    away = np.abs(potentials[0] - level), np.abs(potentials[1] + level)
-    return float(sum(np.abs(left) @ far for left, far in zip(units.left, away, strict=True))) / number
+    heights = np.abs(potentials[0] - level), np.abs(potentials[1] + level)
+    return (
+        float(sum(np.abs(residue) @ height for residue, height in zip(units.residues, heights, strict=True))) / number
+    )
 
 
 def _in_order(points: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Places of the points with mass, in `halving_order`."""
-    some = np.flatnonzero(units)
-    return some[halving_order(points[some])]
+    """Return the indices of the points with mass, in `halving_order`."""
+    with_mass = np.flatnonzero(units)
+    return with_mass[halving_order(points[with_mass])]
 
 
 def _typical(problem: Problem) -> float:
-    """A typical cost: the median over some pairs."""
+    """Return the median cost of 997 pairs of points, spread over all points by steps of large primes."""
     n, m = problem.a.size, problem.b.size
     steps = np.arange(997)
     i, j = steps * 7919 % n, steps * 104729 % m
@@ -90,40 +93,40 @@ def _typical(problem: Problem) -> float:
 
 
 def _everywhere(
-    x: np.ndarray, y: np.ndarray, rows: np.ndarray, cols: np.ndarray, found: Descent
+    x: np.ndarray, y: np.ndarray, rows: np.ndarray, cols: np.ndarray, descent: Descent
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials of all points, also of those without mass: the largest that the costs allow."""
-    cost = found.problem.cost
+    """Return potentials of all points; points without mass get the largest feasible potentials."""
+    cost = descent.problem.cost
     u, v = np.empty(x.shape[0]), np.empty(y.shape[0])
-    u[rows], v[cols] = found.u, found.v
+    u[rows], v[cols] = descent.u, descent.v
     idle = np.setdiff1d(np.arange(u.size), rows)
     if idle.size:
-        u[idle] = allowed_potentials(x[idle], found.problem.y, cost, found.v)
+        u[idle] = allowed_potentials(x[idle], descent.problem.y, cost, descent.v)
     idle = np.setdiff1d(np.arange(v.size), cols)
     if idle.size:
         v[idle] = allowed_potentials(y[idle], x, cost, u)
     return u, v
 
 
-def _basis(rows: np.ndarray, cols: np.ndarray, found: Descent) -> Basis:
-    """The basis of the points with mass in the caller's order."""
+def _basis(rows: np.ndarray, cols: np.ndarray, descent: Descent) -> Basis:
+    """Return the basis of the points with mass in the caller's order."""
     n, m = rows.size, cols.size
-    place = np.concatenate([np.argsort(np.argsort(rows)), n + np.argsort(np.argsort(cols)), [n + m]])
+    node_of = np.concatenate([np.argsort(np.argsort(rows)), n + np.argsort(np.argsort(cols)), [n + m]])
     parent, potential = np.full(n + m + 1, -1, np.int32), np.empty(n + m + 1)
-    parent[place[:-1]] = place[found.parent[:-1]]
-    potential[place] = found.potential
+    parent[node_of[:-1]] = node_of[descent.parent[:-1]]
+    potential[node_of] = descent.potential
     return Basis(parent, potential, n)
 
 
 def solve_large_pairs(
-    which: np.ndarray, first: np.ndarray, second: np.ndarray, points: Points, max_pivots: int, answers: Answers
+    selected: np.ndarray, first: np.ndarray, second: np.ndarray, points: Points, max_pivots: int, answers: Answers
 ) -> None:
-    """Values of these pairs, one after another, in memory that grows with the points; as `solve_pairs`, without bases.
+    """Solve the selected pairs in turn, with memory linear in the number of points, and write values but no bases.
 
-    `points` need no shares where all masses are equal.
+    `points.shares` is not read for distributions with equal masses.
     """
     limit = None if max_pivots < 0 else max_pivots
-    for pair in which:
+    for pair in selected:
         (x, a), (y, b) = (_side(points, distribution) for distribution in (first[pair], second[pair]))
         plan = solve_large(x, y, a, b, Cost(points.cost), limit)
         answers.value[pair], answers.pivots[pair] = plan.value, plan.pivots
@@ -131,14 +134,14 @@ def solve_large_pairs(
 
 
 def _side(points: Points, distribution: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """The points of a distribution and their masses; None where these are equal, which is all that has to be known."""
-    here = slice(points.bounds[distribution], points.bounds[distribution + 1])
-    return points.z[here], None if points.uniform[distribution] else points.shares[here]
+    """Return the points of a distribution and their masses, None for equal masses."""
+    rows = slice(points.bounds[distribution], points.bounds[distribution + 1])
+    return points.z[rows], None if points.uniform[distribution] else points.shares[rows]
 
 
-# Up to so many costs, a matrix holds them (18 megabytes, and 9 of rough ones).
+# Up to this number of costs, the simplex uses a cost matrix (18 MB, and 9 MB of rough costs).
 DENSE = 1500 * 1500
-# Candidates of a source: at first, more after every pricing, and at most.
+# Candidate arcs per source: initial number, number added by each pricing, and maximum.
 _FIRST, _MORE, _MOST = 32, 16, 64
 
 
@@ -162,9 +165,10 @@ class Problem:
 
 
 class Descent:
-    """The way down to one problem: its basis as good as it has become, and the proof of how good that is.
+    """Multiscale solution of one problem: the current basis, and a lower bound of the optimal value.
 
-    `u` and `v` are potentials that all costs allow, so their mean is a lower bound of the optimal value.
+    `u` and `v` are feasible potentials (u + v <= cost on all arcs): their mass-weighted sum is the lower bound `lower`.
+    Problems with more than `DENSE` costs create the `Descent` of their groups, which solves the next coarser level.
     """
 
     parent: np.ndarray
@@ -189,7 +193,7 @@ class Descent:
 
     @property
     def value(self) -> float:
-        """What the plan costs, for mass 1 in all."""
+        """Cost of the plan for a total mass of 1."""
         return paid_costs(self._z, self.problem.cost, self.parent, self.flow)[0] / self.problem.a.sum()
 
     def _solve_by_matrix(self, budget: int) -> None:
@@ -202,7 +206,7 @@ class Descent:
         self._prove(allowed_potentials(p.x, p.y, p.cost, v), v)
 
     def _begin_with_groups(self, budget: int) -> None:
-        """A first basis, potentials and candidates from the optimal plan between groups."""
+        """Initialise basis, potentials and candidate arcs from the optimal plan between groups."""
         p = self.problem
         n = p.a.size
         coarse = Descent(p.of_groups(), budget)
@@ -218,7 +222,7 @@ class Descent:
         self._prove(u, v)
 
     def _improve(self, budget: int, tolerance: float) -> None:
-        """Simplex and pricing in turn, until no arc gains, or the plan is proved good enough."""
+        """Alternate simplex and pricing until no reduced cost is negative, or the gap is within the tolerance."""
         p = self.problem
         n, basis = p.a.size, (p.a, p.b, self.parent, self.flow, self.potential)
         may_cut = True
@@ -240,28 +244,28 @@ class Descent:
         return paid_costs(self._z, self.problem.cost, self.parent, self.flow)[1]
 
     def _prove(self, u: np.ndarray, v: np.ndarray) -> None:
-        """Keep these potentials if they prove more than the ones before."""
+        """Store these potentials if their lower bound exceeds the current one."""
         units = self.problem.a.sum()
         a, b = self.problem.a / units, self.problem.b / units
-        level = a @ u  # taken out, a common level of all potentials drowns nothing
+        level = a @ u  # subtracted, because a large constant in all potentials would cancel digits of the sum
         u_off, v_off = u - level, v + level
-        lower = a @ u_off + b @ v_off - 2.0**-50 * (a @ np.abs(u_off) + b @ np.abs(v_off))  # what rounding may add
+        lower = a @ u_off + b @ v_off - 2.0**-50 * (a @ np.abs(u_off) + b @ np.abs(v_off))  # minus the rounding error
         if lower > self.lower:
             self.u, self.v, self.lower = u.copy(), v.copy(), float(lower)
 
 
-def allowed_potentials(points: np.ndarray, others: np.ndarray, cost: int, heights: np.ndarray) -> np.ndarray:
-    """Return the largest potentials at `points` that the potentials `heights` of the other points allow."""
+def allowed_potentials(points: np.ndarray, opposite: np.ndarray, cost: int, heights: np.ndarray) -> np.ndarray:
+    """Return the largest feasible potentials at `points` for the potentials `heights` of the opposite side."""
     allowed = np.empty(points.shape[0])
-    blocks = _core.PointBlocks(np.ascontiguousarray(others), cost)
+    blocks = _core.PointBlocks(np.ascontiguousarray(opposite), cost)
     _core.allowed_potentials(np.ascontiguousarray(points), blocks, np.ascontiguousarray(heights), allowed)
     return allowed
 
 
 def paid_costs(z: np.ndarray, cost: int, parent: np.ndarray, flow: np.ndarray) -> tuple[float, float]:
-    """Return flow times cost, summed over the arcs of the tree in node order, and the dearest arc that carries flow.
+    """Return the sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow.
 
-    Components and arcs are added in the order of the C++ core.
+    Components and arcs are added in the order of the C++ core, which gives the same bits.
     """
     nodes = np.flatnonzero(flow[:-1] > 0)
     steps = z[nodes] - z[parent[nodes]]
@@ -273,9 +277,11 @@ def paid_costs(z: np.ndarray, cost: int, parent: np.ndarray, flow: np.ndarray) -
 
 
 def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, dearest: float) -> bool:
-    """Cut the arcs without flow of the n sources if potentials are far larger than the dearest cost that is paid.
+    """Remove arcs without flow from the tree if potentials exceed 100 times the largest cost of an arc with flow.
 
-    `_core/simplex.hpp` explains it (`cut_idle_arcs`). Returns whether arcs were cut.
+    A tree arc of huge cost makes the potentials huge, and their rounding errors hide small reduced costs. The nodes
+    become children of the root, at potential 0 (see `cut_idle_arcs` in `_core/simplex.hpp`). Only arcs of the n sources
+    can be without flow, because the tree is strongly feasible. Returns whether arcs were removed.
     """
     if np.abs(potential).max() <= 100.0 * dearest:
         return False
@@ -284,14 +290,14 @@ def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.n
     return True
 
 
-# Groups of points that lie close together, and the plan between groups as a first basis between their points.
+# Groups of nearby points, and the initial basis between points from the plan between their groups.
 #
-# Points are halved along their widest axis, the halves again, and so on (`halving_order`). Cuts fall on multiples of
-# the largest group that fits, so that every run of 8, of 64, of 512 … points is compact: the groups of every level are
-# plain ranges. Nodes and bases are those of `basis`.
+# Points are divided into halves along their widest axis, recursively (`halving_order`). A division is at a multiple of
+# the largest power of 8 below the number of points. Thus every run of 8, 64, 512 … points is compact, and the groups of
+# every level are ranges of consecutive points. Nodes and bases are those of `basis`.
 
 GROUP = 8
-# So few points are not grouped: nothing would be left of them.
+# Distributions of at most this number of points are not grouped.
 FEW = 64
 
 
@@ -300,7 +306,7 @@ def group_size(n_points: int) -> int:
 
 
 def halving_order(points: np.ndarray) -> np.ndarray:
-    """The order itself: the points' places, one behind the other."""
+    """Return the indices of the points, ordered by recursive halving along the widest axis."""
     order, todo = np.arange(points.shape[0]), [(0, points.shape[0])]
     while todo:
         low, high = todo.pop()
@@ -318,7 +324,7 @@ def halving_order(points: np.ndarray) -> np.ndarray:
 
 
 def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centres and masses of the groups of points that stand in `halving_order`."""
+    """Return centres and masses of the groups of points in `halving_order`."""
     size = group_size(units.size)
     starts = np.arange(0, units.size, size)
     sums = np.add.reduceat(units, starts)
@@ -329,18 +335,20 @@ def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def refined_basis(
     parent: np.ndarray, flow: np.ndarray, a: np.ndarray, b: np.ndarray, n_groups: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A basis for sources of mass a and sinks of mass b, and its flows, from those of their groups.
+    """Return a basis and its flows for sources of mass a and sinks of mass b, from the basis of their groups.
 
-    `n_groups` is the number of groups of sources. What one group ships to another, its points ship in order. The arcs
-    of a basis form a forest, and so do these: the shipments of one arc are a chain, and two chains share at most a
-    point, where their arcs share a group.
+    `n_groups` is the number of groups of sources. The points of two groups share the flow between the groups in order
+    (north-west corner rule). The resulting arcs form a forest: the shipments of one arc between groups are a chain, two
+    chains have at most one point in common, which belongs to the group that their arcs share, and the arcs between
+    groups form a forest.
     """
     nodes = np.flatnonzero(flow[:-1] > 0)
-    above, sent = parent[nodes], flow[nodes]
+    parents, sent = parent[nodes], flow[nodes]
     is_source = nodes < n_groups
-    # Units of mass are counted through all sources; at which of them each arc begins, and each source ends.
-    sending, ends = _begins(np.where(is_source, nodes, above), sent), np.cumsum(a)
-    receiving, their_ends = _begins(np.where(is_source, above, nodes), sent), np.cumsum(b)
+    # Units of mass are numbered over all sources: `sending` counts the units before each arc, `ends` is the last unit
+    # of each source. `receiving` and `their_ends` are the same for the sinks.
+    sending, ends = _begins(np.where(is_source, nodes, parents), sent), np.cumsum(a)
+    receiving, their_ends = _begins(np.where(is_source, parents, nodes), sent), np.cumsum(b)
     cut = _arc_before(receiving, their_ends)
     cuts = np.unique(np.concatenate([ends, sending + sent, their_ends - receiving[cut] + sending[cut]]))
     arc = _arc_before(sending, cuts)
@@ -352,7 +360,7 @@ def refined_basis(
 
 
 def _begins(groups: np.ndarray, sent: np.ndarray) -> np.ndarray:
-    """Where each arc's units begin, when those of a group come one behind the other, and so do the groups."""
+    """Return the number of units before each arc, if arcs are sorted by group and their units are concatenated."""
     order = np.argsort(groups, kind="stable")
     begins = np.empty(sent.size, np.int64)
     begins[order] = np.cumsum(sent[order]) - sent[order]
@@ -360,6 +368,6 @@ def _begins(groups: np.ndarray, sent: np.ndarray) -> np.ndarray:
 
 
 def _arc_before(begins: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """The arc that each of these units, counted from 1, belongs to."""
+    """Return the arc of each unit; units are numbered from 1."""
     order = np.argsort(begins)
     return order[np.searchsorted(begins[order], units) - 1]

@@ -1,4 +1,4 @@
-"""Exact transport between many pairs of distributions whose points move: the engine of learning and of distances."""
+"""Exact transport between many pairs of distributions with moving points, for learning and distance matrices."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from .problem import (
     smallest_masses,
 )
 
-# A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
-# points on a line.
+# Entries of cost matrices (about 5 ms of work) or points on a line per task of a thread.
 _BATCH = 2e6
 _LINE_BATCH = 1e6
-# Pairs with more entries than this (100 MB of costs) are solved without a matrix of them, where only values are wanted.
+# Pairs with more entries (100 MB of rough costs) are solved without a cost matrix if only values are needed.
 DENSE_LIMIT = 25e6
-# Where plans are wanted, too, pairs with more entries than this (1.6 GB for every thread) are refused.
+# If plans are needed, pairs with more entries (1.6 GB per thread) raise an error.
 _MOST = 4e8
-# A pivot may move most of the points: a pair of 100,000 and 60 takes a minute, at every step of learning.
+# A pivot may shift most potentials: a pair of 100,000 and 60 points takes a minute at every step of learning.
 _MOST_POINTS = 60_000
 # Coefficients of `follow_plans` for values without a gradient.
 _NO_COEFFICIENTS = np.empty(0)
@@ -41,23 +40,23 @@ _NO_COEFFICIENTS = np.empty(0)
 class PairTransport:
     """Exact transport values, and their gradients, for a fixed list of pairs of distributions.
 
-    Set the projected points with `move`, then ask. Every pair restarts from the basis that its last solve left, so
-    small moves are cheap. `upper` and `lower` bound the present values without a solve. The same answers come out for
-    any number of threads: a pair is solved by one thread, and sums over pairs are taken in order.
+    Set the projected points with `move`, then call `solve`. Every pair starts warm from the basis of its last solve, so
+    solves after small moves are fast. `upper` and `lower` bound the current values without a solve. Results do not
+    depend on the number of threads: a pair is solved by one thread, and sums over pairs are taken in order.
 
     Parameters
     ----------
     masses : Masses of the distributions
     first, second : arrays of shape (n_pairs,), the distributions of each pair
-    n_components : dimensions of the space that the points are moved in
-    cost : Cost, what a step in that space costs
+    n_components : dimensions of the projected points
+    cost : Cost of a step between projected points
     threads : Threads
     memory : float
         Bytes that stored bases may take; pairs beyond that start cold every time.
     max_pivots : int or None
     dense_limit : float
-        Pairs with more entries of costs are solved without a matrix of them: that gives values, but neither `pull`
-        nor `upper`.
+        Pairs with larger cost matrices are solved without a matrix: `solve` returns their values, but `pull` and
+        `upper` are not available.
     """
 
     def __init__(
@@ -81,14 +80,14 @@ class PairTransport:
         self._allocate_bases(memory)
         n_pairs, n_distributions = self.first.size, len(masses)
         self.answers = no_answers(n_pairs)
-        # How far each distribution has travelled so far, and had when each pair was last solved.
+        # Sum of the movements of each distribution until now, and of both distributions at the last solve of each pair.
         self._travel = np.zeros(n_distributions)
         self._means = np.zeros((n_distributions, n_components))
         self._travel_at_solve = np.full(n_pairs, np.inf)
         self._local = threading.local()
         self._large = self._work > dense_limit
         self._check_memory()
-        if np.isinf(dense_limit):  # learning, which solves again and again
+        if np.isinf(dense_limit):  # learning, which solves every pair repeatedly
             self._check_points()
 
     def _allocate_bases(self, memory: float) -> None:
@@ -114,12 +113,12 @@ class PairTransport:
         n, m = (int(sizes[side[pair]]) for side in (self.first, self.second))
         raise ValueError(
             f"distributions {self.first[pair]} and {self.second[pair]} have {n:,} and {m:,} points: a matrix of "
-            f"{n * m:.1e} costs is needed to learn from them, and {_MOST:.0e} is the most; subsample the "
+            f"{n * m:.1e} costs is needed to learn from them, and the limit is {_MOST:.0e}; subsample the "
             "points, for example `D.subsample(1000)`"
         )
 
     def _check_points(self) -> None:
-        """Raise if a distribution has so many points that a solve takes a minute."""
+        """Raise if a distribution has more than `_MOST_POINTS` points, because a solve would take a minute."""
         sizes, used = np.diff(self._points.bounds), np.union1d(self.first, self.second)
         if np.max(sizes[used], initial=0) > _MOST_POINTS:
             largest = used[np.argmax(sizes[used])]
@@ -129,74 +128,74 @@ class PairTransport:
             )
 
     def move(self, distribution: int, z: np.ndarray) -> None:
-        """Put the points of one distribution, (its size, n_components), to new coordinates."""
+        """Set new coordinates of the points of one distribution, of shape (its size, n_components)."""
         z = np.require(z, np.float64, ["C", "A"])
         self._moved = True
         self._travel[distribution] += _core.move_points(distribution, z, self._points, self._means)
 
     def move_all(self, z: np.ndarray) -> None:
-        """Put all points, (n_points, n_components), to new coordinates."""
+        """Set new coordinates of all points, of shape (n_points, n_components)."""
         for d, (low, high) in enumerate(pairwise(self._points.bounds)):
             self.move(d, z[low:high])
 
-    def upper(self, which: np.ndarray) -> np.ndarray:
-        """Upper bounds of the present values: the last plans at the present costs."""
-        return self._follow_plans(which, _NO_COEFFICIENTS, self._points.z)
+    def upper(self, selected: np.ndarray) -> np.ndarray:
+        """Return upper bounds of the current values: costs of the last plans at the current points."""
+        return self._follow_plans(selected, _NO_COEFFICIENTS, self._points.z)
 
-    def lower(self, which: np.ndarray) -> np.ndarray:
-        """Lower bounds of the present values: the distance between means, and the last value less the travel since.
+    def lower(self, selected: np.ndarray) -> np.ndarray:
+        """Return lower bounds of the current values: distances of means, or last values minus the movements since.
 
-        Squared costs know no triangle inequality, but the roots of their values do: bound those, then square.
+        Squared costs violate the triangle inequality, but roots of their values obey it: bound the roots, then square.
         """
-        d, e = self.first[which], self.second[which]
+        d, e = self.first[selected], self.second[selected]
         between_means = self._cost.norm(self._means[d] - self._means[e])
-        travelled = self._travel[d] + self._travel[e] - self._travel_at_solve[which]
-        values = self.answers.value[which]
+        travelled = self._travel[d] + self._travel[e] - self._travel_at_solve[selected]
+        values = self.answers.value[selected]
         last = np.sqrt(values) if self._cost is Cost.SQUARED else values
-        known = self._bases.warm[which] & self.answers.optimal[which]
-        bound = np.maximum(between_means, np.where(known, last - travelled, 0.0))
+        solved = self._bases.warm[selected] & self.answers.optimal[selected]
+        bound = np.maximum(between_means, np.where(solved, last - travelled, 0.0))
         return bound**2 if self._cost is Cost.SQUARED else bound
 
-    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
-        """Exact values of these pairs; infinite where `enough` is given and the value is certainly at least that.
+    def solve(self, selected: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
+        """Return exact values of the selected pairs; infinite if the value is proved to be at least `enough`.
 
-        What is certain follows from the potentials of the last solve, in a fraction of the time of a solve.
+        The proof uses the potentials of the last solve and takes a fraction of the time of a solve.
         """
-        which = np.ascontiguousarray(which, np.int64)
-        large = self._large[which]
-        self._threads.map(self._solve_large, which[large])
-        enough = np.full(which.size, np.inf) if enough is None else enough
-        self._solve_dense(which[~large], enough[~large])
-        self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
-        return np.where(self.answers.bound[which], np.inf, self.answers.value[which])
+        selected = np.ascontiguousarray(selected, np.int64)
+        large = self._large[selected]
+        self._threads.map(self._solve_large, selected[large])
+        enough = np.full(selected.size, np.inf) if enough is None else enough
+        self._solve_dense(selected[~large], enough[~large])
+        self._travel_at_solve[selected] = self._travel[self.first[selected]] + self._travel[self.second[selected]]
+        return np.where(self.answers.bound[selected], np.inf, self.answers.value[selected])
 
-    def _solve_dense(self, which: np.ndarray, enough: np.ndarray) -> None:
-        if not which.size:
+    def _solve_dense(self, selected: np.ndarray, enough: np.ndarray) -> None:
+        if not selected.size:
             return
-        self._allocate_unstored(which)
-        batches = in_batches(self._work[which], self._threads.n_jobs, _BATCH)
-        self._threads.map(self._solve_batch, [(which[batch], enough[batch]) for batch in batches])
+        self._allocate_unstored(selected)
+        batches = in_batches(self._work[selected], self._threads.n_jobs, _BATCH)
+        self._threads.map(self._solve_batch, [(selected[batch], enough[batch]) for batch in batches])
 
     def _solve_large(self, pair: int) -> None:
         solve_large_pairs(np.array([pair]), self.first, self.second, self._points, self._max_pivots, self.answers)
 
-    def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
-        """Gradient of ``coefficient @ solve(which)`` with respect to every point, (n_points, n_components).
+    def pull(self, selected: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        """Return the gradient of ``coefficient @ solve(selected)`` for every point, of shape (n_points, n_components).
 
-        The pairs must have been solved since points moved.
+        The pairs must have been solved after the last move.
         """
         pull = np.zeros_like(self._points.z)
-        self._follow_plans(which, coefficient, pull)
+        self._follow_plans(selected, coefficient, pull)
         return pull
 
-    def _follow_plans(self, which: np.ndarray, coefficient: np.ndarray, pull: np.ndarray) -> np.ndarray:
-        values = np.empty(which.size)
-        which, coefficient = np.ascontiguousarray(which, np.int64), np.ascontiguousarray(coefficient, np.float64)
-        _core.follow_plans(which, coefficient, self._points, self._pairs, self._bases, values, pull)
+    def _follow_plans(self, selected: np.ndarray, coefficient: np.ndarray, pull: np.ndarray) -> np.ndarray:
+        values = np.empty(selected.size)
+        selected, coefficient = np.ascontiguousarray(selected, np.int64), np.ascontiguousarray(coefficient, np.float64)
+        _core.follow_plans(selected, coefficient, self._points, self._pairs, self._bases, values, pull)
         return values
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return everything that the next answers depend on, for `restore` on a transport of the same pairs."""
+        """Return points, movements, results and bases, for `restore` on a transport of the same pairs."""
         warm = np.flatnonzero(self._bases.warm)
         nodes = self._nodes_of(warm)
         moved = {"travel": self._travel, "means": self._means, "travel_at_solve": self._travel_at_solve}
@@ -204,14 +203,14 @@ class PairTransport:
         return {"z": self._points.z, "warm": warm, **moved, **self.answers._asdict(), **bases}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        present = {
+        arrays = {
             "z": self._points.z,
             "travel": self._travel,
             "means": self._means,
             "travel_at_solve": self._travel_at_solve,
             **self.answers._asdict(),
         }
-        for name, array in present.items():
+        for name, array in arrays.items():
             array[...] = state[name]
         warm = state["warm"]
         self._allocate_unstored(warm)
@@ -219,17 +218,17 @@ class PairTransport:
         self._bases.parent[nodes], self._bases.potential[nodes] = state["parent"], state["potential"]
         _core.fill_flows(warm, self._points, self._pairs, self._bases)
 
-    def _nodes_of(self, which: np.ndarray) -> np.ndarray:
-        """Return the positions of the nodes of these pairs, concatenated."""
-        starts = zip(self._bases.offset[which], self._nodes[which], strict=True)
+    def _nodes_of(self, selected: np.ndarray) -> np.ndarray:
+        """Return the positions of the nodes of the selected pairs, concatenated."""
+        starts = zip(self._bases.offset[selected], self._nodes[selected], strict=True)
         return np.concatenate([np.empty(0, np.int64), *(np.arange(start, start + count) for start, count in starts)])
 
-    def _allocate_unstored(self, which: np.ndarray) -> None:
+    def _allocate_unstored(self, selected: np.ndarray) -> None:
         """Allocate the bases of pairs that are not stored, until points move."""
         if self._moved:
             self._bases.warm[~self._stored] = False
             self._used_nodes, self._moved = self._stored_nodes, False
-        unstored = which[~self._stored[which] & ~self._bases.warm[which]]
+        unstored = selected[~self._stored[selected] & ~self._bases.warm[selected]]
         if not unstored.size:
             return
         ends = self._used_nodes + np.cumsum(self._nodes[unstored])
@@ -242,9 +241,9 @@ class PairTransport:
         self._used_nodes = int(ends[-1])
 
     def _solve_batch(self, batch: tuple[np.ndarray, np.ndarray]) -> None:
-        which, enough = batch
+        selected, enough = batch
         _core.solve_pairs(
-            self._workspace(), which, enough, self._points, self._pairs, self._bases, self._max_pivots, self.answers
+            self._workspace(), selected, enough, self._points, self._pairs, self._bases, self._max_pivots, self.answers
         )
 
     def _workspace(self) -> _core.Workspace:
@@ -266,23 +265,28 @@ class LineTransport(PairTransport):
     def _check_points(self) -> None:
         """Sorting is fast for any number of points."""
 
-    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
+    def solve(self, selected: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
         self._sort()
-        which = np.ascontiguousarray(which, np.int64)
-        batches = in_batches(self._nodes[which].astype(np.float64), self._threads.n_jobs, _LINE_BATCH)
-        self._threads.map(self._solve_lines, [which[batch] for batch in batches])
-        return self.answers.value[which]
+        selected = np.ascontiguousarray(selected, np.int64)
+        batches = in_batches(self._nodes[selected].astype(np.float64), self._threads.n_jobs, _LINE_BATCH)
+        self._threads.map(self._solve_lines, [selected[batch] for batch in batches])
+        return self.answers.value[selected]
 
-    def _solve_lines(self, which: np.ndarray) -> None:
-        _core.solve_lines(which, self._sorted, self._pairs, self.answers)
+    def _solve_lines(self, selected: np.ndarray) -> None:
+        values = self._follow_lines(selected, _NO_COEFFICIENTS, self._sorted.z)
+        self.answers.value[selected], self.answers.optimal[selected] = values, ~np.isnan(values)
 
-    def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
-        in_order = np.zeros_like(self._sorted.z)
-        which, coefficient = np.ascontiguousarray(which, np.int64), np.ascontiguousarray(coefficient, np.float64)
-        _core.differentiate_lines(which, coefficient, self._sorted, self._pairs, in_order)
-        pull = np.empty_like(in_order)
+    def pull(self, selected: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        in_order, pull = np.zeros_like(self._sorted.z), np.empty_like(self._sorted.z)
+        self._follow_lines(np.ascontiguousarray(selected, np.int64), coefficient, in_order)
         pull[self._order] = in_order
         return pull
+
+    def _follow_lines(self, selected: np.ndarray, coefficient: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        values = np.empty(selected.size)
+        coefficient = np.ascontiguousarray(coefficient, np.float64)
+        _core.follow_lines(selected, coefficient, self._sorted, self._pairs, values, gradient)
+        return values
 
     def _sort(self) -> None:
         points = self._points
@@ -295,7 +299,7 @@ class LineTransport(PairTransport):
 def pair_transport(
     masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, **options: Any
 ) -> PairTransport:
-    """Return the transport for points of `n_components` components: by sorting if there is one."""
+    """Return the transport for points of `n_components` components; one component is solved by sorting."""
     kind = LineTransport if n_components == 1 else PairTransport
     return kind(masses, first, second, n_components, **options)
 
@@ -312,9 +316,9 @@ def _at_origin(
 ) -> tuple[Points, Pairs]:
     """Return points at the origin, and pairs with the factors that make their masses balance."""
     units = [smallest_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)]
-    totals = np.array([some.sum() for some in units], np.int64)
+    totals = np.array([integers.sum() for integers in units], np.int64)
     times = balancing_factors(totals[first], totals[second])
-    rounded = [rounded_masses(some) for some in units] if np.any(times[0] == 0) else [np.empty(0, np.int64)]
+    rounded = [rounded_masses(integers) for integers in units] if np.any(times[0] == 0) else [np.empty(0, np.int64)]
     masses_of_all = np.concatenate(units), np.concatenate(rounded)
     z = np.zeros((masses_of_all[0].size, n_components))
     points = Points(z, masses.bounds, *masses_of_all, masses.weights, masses.uniform, int(cost))
@@ -332,7 +336,7 @@ _FEW = 8
 def project(points: np.ndarray, components: np.ndarray) -> np.ndarray:
     """Multiply dense points (n, n_features), of float32 or float64, by components; returns (n, n_components).
 
-    BLAS is made for square matrices: with five components it takes more than twice as long as reading the points.
+    BLAS is optimised for square matrices: for five components, it takes more than twice the time of reading the points.
     """
     if (
         components.shape[0] > _FEW

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class Status(enum.Enum):  # numpydoc ignore=PR01
-    """How a solve ended; the value of each member is the advice, a text.
+    """Status of a solve; the value of each member is a text with advice.
 
     Attributes
     ----------
     OPTIMAL : str
         The plan is proved optimal; the text is empty.
     IMPRECISE : str
-        The plan could not be proved optimal, because numbers of too many orders of magnitude meet.
+        The plan could not be proved optimal, because costs and masses span too many orders of magnitude.
     PIVOT_LIMIT : str
         The network simplex stopped at `max_pivots`.
     TOLERANCE : str
-        `solve_points` stopped within the `tolerance` that was asked for.
+        `solve_points` stopped within the requested `tolerance`.
     APPROXIMATE : str
-        The solver is approximate and ended as it should.
+        The solver is approximate and ended normally.
 
     Examples
     --------
@@ -52,10 +52,10 @@ class Status(enum.Enum):  # numpydoc ignore=PR01
 
 @dataclass(frozen=True)
 class Basis:
-    """Where a solve ended, to start another one from: the spanning tree and the potentials of its nodes.
+    """Spanning tree and dual potentials at the end of a solve, for the warm start of another solve.
 
-    It fits every problem with the same masses, whatever its costs. Nodes 0 to n - 1 are the n sources with mass, the
-    next m the sinks with mass, and the last is the root, which is no part of the problem.
+    A basis is feasible for every problem with the same masses and any costs. Nodes 0 to n - 1 are the n sources with
+    mass, the next m nodes are the sinks with mass, and the last node is the artificial root.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Basis:
     n_sources: int
 
     def scaled(self, up: int) -> Basis:
-        """The basis at costs that are 2**up times as large.
+        """Return the basis at costs multiplied by 2**up.
 
         Parameters
         ----------
@@ -99,33 +99,34 @@ class Basis:
 
 @dataclass(frozen=True)
 class Plan:
-    """A transport plan with its proof of optimality, or with bounds on what it misses.
+    """Transport plan with a proof of optimality, or with bounds of the optimal value.
 
     Parameters
     ----------
     value : float
-        The value that the solver computes. Exact transport: the cost of the plan; where `status` is not OPTIMAL, an
-        upper bound of the optimal value, up to rounding.
+        Value computed by the solver. For exact transport, it is the cost of the plan: the optimal value if `status` is
+        OPTIMAL, otherwise an upper bound of the optimal value, up to rounding.
     rows, cols : array of shape (n_shipments,)
         Source and sink of each shipment.
     mass : array of shape (n_shipments,)
         Mass of each shipment: ``mass[k]`` goes from source ``rows[k]`` to sink ``cols[k]``. The shipments of balanced
-        solvers add up to the given masses; those of partial and unbalanced transport need not. Functions of POT
-        that return a number have no plan: there are no shipments.
+        solvers add up to the given masses; partial and unbalanced transport may ship less. The arrays are empty for
+        functions of POT that return a number.
     potentials : tuple of two arrays, or None
         Arrays (u, v) of shapes (n,) and (m,) with ``u[i] + v[j] <= cost[i, j]``. Exact transport: ``a @ u + b @ v`` is
-        a lower bound of the optimal value and equals `value` where `status` is OPTIMAL. None where the solver has none.
+        a lower bound of the optimal value and equals `value` if `status` is OPTIMAL. None if the solver computes no
+        potentials.
     basis : Basis or None
-        Start for another exact solve with the same masses; None where the solver has none.
+        Warm start for another exact solve with the same masses; None for solvers without a basis.
     status : Status
-        How the solve ended.
+        Status of the solve.
     pivots : int
-        Steps that were taken: pivots of the network simplex, or iterations of POT.
+        Number of pivots of the network simplex; 0 for POT.
     solver : str, default="exact"
         Name of the solver.
     bounds : tuple of two floats, default=(-inf, inf)
-        Numbers between which, up to rounding, the optimal value lies for certain: that of partial or unbalanced
-        transport for these, that of exact transport for all other solvers.
+        Proved lower and upper bound of the optimal value, up to rounding: the optimal value of partial or unbalanced
+        transport for these two solvers, that of exact transport for all other solvers.
 
     Examples
     --------
@@ -153,11 +154,11 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """The most by which `value` can differ from the optimal one."""
+        """Largest possible difference between `value` and the optimal value."""
         return max(self.value - self.bounds[0], self.bounds[1] - self.value)
 
     def scaled(self, up: int) -> Plan:
-        """The plan at costs that are 2**up times as large: exact, as long as the numbers stay in range.
+        """Return the plan at costs multiplied by 2**up, which is exact unless numbers overflow or underflow.
 
         Parameters
         ----------
@@ -174,7 +175,7 @@ class Plan:
             u, v = (None, None) if self.potentials is None else (np.ldexp(side, up) for side in self.potentials)
         if not math.isfinite(value):
             raise ValueError(
-                f"the value is {self.value} · 2^{up}, beyond the largest number there is: divide the costs, or the "
+                f"the value is {self.value} · 2^{up}, which is larger than the largest float: divide the costs, or the "
                 "points, by a constant"
             )
         return replace(
@@ -188,18 +189,18 @@ class Plan:
 
 @dataclass(frozen=True)
 class BoundedDistances:
-    """Distances between distributions with what is certain about each; the result of `pairwise`.
+    """Distances between distributions with proved lower and upper bounds; the result of `pairwise`.
 
     Parameters
     ----------
     solver : Solver
-        The solver; the one that "auto" picked.
+        The solver; for "auto", the selected solver.
     reason : str
-        Why "auto" picked this solver; empty where the solver was given.
+        Why "auto" selected this solver; empty for other solvers.
     distances : array of shape (len(A), len(B))
         The distances.
     lower, upper : array of shape (len(A), len(B))
-        Between these the optimal values lie, up to rounding.
+        Lower and upper bounds of the optimal values, up to rounding.
     statuses : Counter of Status
         The number of pairs that ended with each status.
 
@@ -220,7 +221,7 @@ class BoundedDistances:
 
     @property
     def gap(self) -> float:
-        """The most by which any of the distances can differ from the optimal one."""
+        """Largest possible difference between a distance and the optimal value."""
         return float(np.max(np.maximum(self.distances - self.lower, self.upper - self.distances), initial=0.0))
 
     def __str__(self) -> str:

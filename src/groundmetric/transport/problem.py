@@ -1,7 +1,7 @@
-"""A transport problem: costs, points and masses, checked, with masses in exact integer units.
+"""Transport problems: validated costs, points and masses, with masses in integer units.
 
-Masses that are whole multiples of one unit become those multiples: what matches exactly, matches. All others are
-rounded to about 2⁻⁶⁰ of the total; `Units.left` keeps what that takes from them, so that it can be accounted for.
+Masses that are whole multiples of one unit are represented exactly by these multiples. Other masses are rounded to
+about 2⁻⁶⁰ of the total; `Units.residues` stores the rounding errors, which the exact solver adds to the flows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from . import _core
 if TYPE_CHECKING:
     from ..distributions import Distributions
 
-# Coordinates and steps with a binary exponent beyond this have squares that are out of range, or lose digits there.
+# Squares of numbers with a binary exponent outside ±400 may overflow or lose digits.
 _FAR = 400
-# Problems with so many times more sources than sinks, and so many sources, are solved the other way round.
+# Problems with more than 16 times as many sources as sinks, and more than 4,000 sources, are solved transposed.
 _TALL, _MANY = 16, 4000
 
 
@@ -36,9 +36,10 @@ def check_points(points: Any, name: str) -> np.ndarray:
 
 
 def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Points times a power of two such that the squares of their steps are in range; and the exponent to undo it.
+    """Scale points by a power of two if squares of their differences could overflow or underflow.
 
-    Points whose squares are in range as they are pass through. A power of two takes no digits.
+    Returns the points and the exponent that undoes the scaling; it is 0 for points that need no scaling. Multiplication
+    by a power of two is exact.
     """
     low, high = np.minimum(x.min(axis=0), y.min(axis=0)), np.maximum(x.max(axis=0), y.max(axis=0))
     largest = max(float(high.max()), -float(low.min()))
@@ -49,7 +50,10 @@ def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
         up = math.frexp(extent)[1]
         if extent == 0.0 or up >= -_FAR:
             return x, y, 0
-        x, y = np.where(constant, 0.0, x), np.where(constant, 0.0, y)  # else they might leave the range upwards
+        x, y = (
+            np.where(constant, 0.0, x),
+            np.where(constant, 0.0, y),
+        )  # constant columns do not change distances, and scaled they could overflow
     return np.ldexp(x, -up), np.ldexp(y, -up), up
 
 
@@ -67,7 +71,7 @@ def check_cost(cost: Any) -> tuple[np.ndarray, tuple[float, float]]:
 
 
 def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Masses of both sides; equal ones by default. `balanced`: they have to have the same sum."""
+    """Return validated masses of both sides, equal masses for None; `balanced` requires the same sum."""
     if a is None and b is None:
         return _check_side(None, "a", shape[0]), _check_side(None, "b", shape[1])
     float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
@@ -100,31 +104,32 @@ def _check_side(mass: Any, name: str, size: int) -> np.ndarray:
 
 
 def is_tall(n: Any, m: Any) -> Any:
-    """Whether n sources and m sinks are solved faster the other way round: few arcs of very many sources."""
+    """Return whether n sources and m sinks are solved faster with sources and sinks exchanged."""
     return (n > _TALL * m) & (n > _MANY)
 
 
-# Far below the rounding of a float that matters (2^-53 of the total), far above what int64 sums could overflow.
+# Units of all mass: a unit of 2^-60 is smaller than the rounding error of a float (2^-53 of the total), and sums of
+# int64 stay below 2^63.
 TOTAL = 2**60
 _MOST = 2**62
-# A mass that came out of a division or two is what it should be to this share of it.
+# Relative error of a mass after one or two divisions (the error of one operation is 2^-53).
 ROUNDING = 2.0**-50
-# The largest mass as a multiple of the unit, where the unit has to be guessed from quotients: beyond this, numbers that
-# have nothing to do with each other would soon pass for multiples of something.
+# Largest mass as a multiple of the unit if the unit is estimated from quotients. With larger multiples, unrelated
+# numbers would be accepted as multiples of a common unit.
 _MULTIPLE = 2**20
 
 
 @dataclass(frozen=True)
 class Masses:
-    """What transport needs to know of distributions beside where their points are. All points have mass."""
+    """Sizes and weights of distributions, without the coordinates of their points. All weights are positive."""
 
     bounds: np.ndarray  # distribution d has the points bounds[d]:bounds[d + 1]
     weights: np.ndarray  # sum to 1 in every distribution
-    uniform: np.ndarray  # which distributions have equal weights
+    uniform: np.ndarray  # bool: distributions with equal weights
 
     @classmethod
     def of(cls, *parts: Distributions) -> Masses:
-        """The masses of one cohort, or of several one behind the other."""
+        """Return the masses of one or more cohorts, concatenated."""
         sizes = np.concatenate([part.sizes for part in parts])
         return cls(
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -142,41 +147,43 @@ class Units:
 
     a: np.ndarray
     b: np.ndarray
-    total: float  # the mass that all units of a side stand for
-    left: tuple[np.ndarray, np.ndarray] | None = None  # where they are rounded: the masses less their units, in units
-    rounding: float = 0.0  # the share by which a mass may differ from the number that was given
+    total: float  # mass of all units of a side
+    residues: tuple[np.ndarray, np.ndarray] | None = None  # if masses are rounded: masses minus units, in units
+    rounding: float = 0.0  # largest relative difference between a mass and the input
 
     @property
     def number(self) -> int:
         return int(self.a.sum())
 
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """The masses as they were given, for a total of 1."""
+        """Return the masses before rounding, for a total of 1."""
         number = float(self.number)
-        left_a, left_b = self.left or (0.0, 0.0)
-        return (self.a + left_a) / number, (self.b + left_b) / number
+        residues_a, residues_b = self.residues or (0.0, 0.0)
+        return (self.a + residues_a) / number, (self.b + residues_b) / number
 
     def of_mass(self, amount: np.ndarray) -> np.ndarray:
         return amount / float(self.number) * self.total
 
 
 def common_units(a: np.ndarray, b: np.ndarray) -> Units:
-    """Masses of about equal sums in integer units that balance: exact ones where there are any."""
+    """Convert masses of nearly equal sums to integer units of equal sums, exactly if both have a common unit."""
     total = float(a.sum())
     if np.all(a == a[0]) and np.all(b == b[0]):
         per_source, per_sink = equal_masses(a.size, b.size)
         return Units(np.full(a.size, per_source, np.int64), np.full(b.size, per_sink, np.int64), total)
-    whole = whole_masses(a), whole_masses(b)
-    if whole[0] is not None and whole[1] is not None:
-        up = _multipliers(whole[0].sum(), whole[1].sum())
-        if up[0]:
+    multiples = whole_masses(a), whole_masses(b)
+    if multiples[0] is not None and multiples[1] is not None:
+        factors = _multipliers(multiples[0].sum(), multiples[1].sum())
+        if factors[0]:
             exact = all(np.all(side == np.rint(side)) for side in (a, b))
-            return Units(whole[0] * up[0], whole[1] * up[1], total, rounding=0.0 if exact else ROUNDING)
+            return Units(
+                multiples[0] * factors[0], multiples[1] * factors[1], total, rounding=0.0 if exact else ROUNDING
+            )
     return _rounded_units(a, b)
 
 
 def whole_masses(weights: np.ndarray) -> np.ndarray | None:
-    """The smallest whole numbers that weights are multiples of one unit by, to the rounding of floats, if there are."""
+    """Return the smallest integers with the ratios of the weights, up to float rounding, or None."""
     if np.all(weights == np.rint(weights)) and weights.sum() < 2.0**62:
         units = weights.astype(np.int64)
         return units // np.gcd.reduce(units)
@@ -193,67 +200,67 @@ def whole_masses(weights: np.ndarray) -> np.ndarray | None:
 
 
 def _denominator(number: float) -> int:
-    """The denominator of the first continued fraction that is this number to the rounding of floats."""
+    """Return the denominator of the first continued fraction that equals the number up to float rounding."""
     top, bottom = number.as_integer_ratio()
     before, denominator = 1, 0
     while bottom and denominator <= _MULTIPLE:
-        digit, rest = divmod(top, bottom)
+        digit, remainder = divmod(top, bottom)
         before, denominator = denominator, digit * denominator + before
         if abs(number * denominator - round(number * denominator)) <= ROUNDING * number * denominator:
             break
-        top, bottom = bottom, rest
+        top, bottom = bottom, remainder
     return denominator
 
 
 def _multipliers(first: int, second: int) -> tuple[int, int]:
-    """What totals are multiplied by to become one; (0, 0) where that is too large for the sums of integers."""
+    """Return the factors that make two totals equal; (0, 0) if the product could overflow."""
     common = math.lcm(int(first), int(second))
     return (common // int(first), common // int(second)) if common < _MOST else (0, 0)
 
 
 def _rounded_units(a: np.ndarray, b: np.ndarray) -> Units:
-    """Masses to the nearest unit, the same for both sides, so that equal masses stay equal.
+    """Round masses to units of the same size on both sides, which keeps equal masses equal.
 
-    The masses of b are scaled to those of a. What is added and what rounding leaves over are small, and are kept apart
-    from the masses: beside them, they would be rounded away.
+    The masses of b are scaled to the sum of a. The scaling corrections and the residues are stored separately from the
+    masses: added to the masses, such small numbers would be lost to rounding.
     """
     total = float(a.sum())
     up = 60 - int(np.frexp(total)[1])
     mass_a, mass_b = np.ldexp(a, up), np.ldexp(b, up)
     added = mass_b * (math.fsum([*mass_a.tolist(), *(-mass_b).tolist()]) / mass_b.sum())
-    left_a = mass_a - np.rint(mass_a)
-    left_b = (mass_b - np.rint(mass_b)) + (added - np.rint(added))
+    residues_a = mass_a - np.rint(mass_a)
+    residues_b = (mass_b - np.rint(mass_b)) + (added - np.rint(added))
     units_a = np.rint(mass_a).astype(np.int64)
     units_b = np.rint(mass_b).astype(np.int64) + np.rint(added).astype(np.int64)
     largest, surplus = np.argmax(units_b), units_a.sum() - units_b.sum()
     units_b[largest] += surplus
-    left_b[largest] -= surplus
-    return Units(units_a, units_b, total, left=(left_a, left_b), rounding=ROUNDING)
+    residues_b[largest] -= surplus
+    return Units(units_a, units_b, total, residues=(residues_a, residues_b), rounding=ROUNDING)
 
 
 def integer_masses(weights: np.ndarray) -> np.ndarray:
-    """Weights as integers that sum to TOTAL. Weights below 2^-61 of the total become 0."""
+    """Return weights as integers that sum to TOTAL. Weights below 2^-61 of the total become 0."""
     units = np.rint(weights / weights.sum() * TOTAL).astype(np.int64)
     units[np.argmax(units)] += TOTAL - units.sum()
     return units
 
 
 def smallest_masses(weights: np.ndarray) -> np.ndarray:
-    """Weights as the smallest whole numbers that have their ratios; else as `integer_masses`."""
+    """Return the smallest integers with the ratios of the weights (`whole_masses`), otherwise `integer_masses`."""
     units = whole_masses(weights)
     return integer_masses(weights) if units is None else units
 
 
 def equal_masses(n: int, m: int) -> tuple[int, int]:
-    """The smallest integers that share one total equally among n sources and among m sinks: (per source, per sink)."""
+    """Return the smallest units per source and per sink for which n sources and m sinks have the same total."""
     common = math.gcd(n, m)
     return m // common, n // common
 
 
 def balancing_factors(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What units that add up to `first` and to `second` are multiplied by to balance: the smallest numbers that do.
+    """Return the smallest factors that make units with the sums `first` and `second` balance, for each pair.
 
-    0 where the masses would become too large for the sums of integers: there `rounded_masses` balance.
+    Factors are 0 for pairs whose integer sums could overflow; these pairs use `rounded_masses`.
     """
     common = np.gcd(first, second)
     times_first, times_second = second // common, first // common
@@ -262,7 +269,7 @@ def balancing_factors(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray
 
 
 def rounded_masses(units: np.ndarray) -> np.ndarray:
-    """Masses in units as integers that sum to TOTAL."""
+    """Return masses in units as integers that sum to TOTAL."""
     number = units.sum()
     if number == TOTAL:
         return units
@@ -296,22 +303,22 @@ class Pairs(NamedTuple):
 
 
 class Bases(NamedTuple):
-    """Where each pair's last solve ended."""
+    """Spanning tree, flows and potentials of the last solve of each pair, concatenated."""
 
     offset: np.ndarray  # (n_pairs,) start in the arrays below; a pair of n and m points takes n + m + 1 numbers
     parent: np.ndarray
     flow: np.ndarray
     potential: np.ndarray
-    warm: np.ndarray  # (n_pairs,) bool: the pair has a basis to start from
+    warm: np.ndarray  # (n_pairs,) bool: the pair has a basis for a warm start
 
 
 class Answers(NamedTuple):
     """Results of solves, by pair."""
 
     value: np.ndarray
-    pivots: np.ndarray  # -1 if the basis to start from is not feasible for the masses
+    pivots: np.ndarray  # -1 if the basis of the warm start is infeasible for the masses
     optimal: np.ndarray
-    bound: np.ndarray  # bool: the value is a lower bound, which was enough
+    bound: np.ndarray  # bool: the value is a lower bound that reached `enough`, and the solve was skipped
 
 
 def no_answers(n_pairs: int) -> Answers:

@@ -1,4 +1,4 @@
-"""`solve` and `solve_points`: one transport problem in, a plan with its proof or its bounds out."""
+"""Solve one transport problem between costs (`solve`) or points (`solve_points`)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .solvers.exact import Cloud, Exact, Solver, check_number, resolve_solver, s
 if TYPE_CHECKING:
     from ..metrics.base import Cost
 
-# Seconds of an exact solve of n × m points from nothing: a fit to sizes from 30 to 2000 on one core of a cloud machine.
+# Seconds of an exact cold start of n × m points: a fit to sizes from 30 to 2000 on one core of a cloud machine.
 _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
-# A cost matrix larger than this does not fit beside others.
+# Largest number of entries of a cost matrix (3.2 GB).
 _MOST_COSTS = 4e8
 
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """Exact as long as that is affordable; beyond, coarsened to as many groups as are affordable, with its bound.
+    """Exact transport if it fits into a time budget, otherwise coarsened transport with the most groups that fit.
 
-    What is affordable is reckoned from sizes alone, never from the clock: the same data give the same answer anywhere.
-    Only points under a Euclidean distance can be grouped; costs, and points under other distances, are always compared
+    The time is estimated from the numbers of points, not measured: the same data give the same result on every machine.
+    Only points with Euclidean distances can be grouped; costs, and points with other distances, are always solved
     exactly.
 
     Parameters
     ----------
     seconds : float, default=60.0
-        Time that all pairs together may take on one core, about.
+        Approximate time for all pairs on one core.
     max_pivots : int or None, default=None
-        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
-        practice.
+        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
+        reached in practice.
 
     Examples
     --------
@@ -60,21 +60,21 @@ class Auto(Solver):
         return self.pick(np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
 
     def pick(self, n: np.ndarray, m: np.ndarray, *, on_points: bool) -> tuple[Solver, str]:
-        """The solver for pairs of distributions of these sizes, and the reason for it.
+        """Select the solver for pairs of distributions of these sizes, and return the reason.
 
         Parameters
         ----------
         n, m : array of shape (n_pairs,)
             Number of points of the first and of the second distribution of each pair.
         on_points : bool
-            Whether the points can be grouped: they are compared by Euclidean distances.
+            Whether the points can be grouped, that is, have Euclidean distances.
 
         Returns
         -------
         solver : Solver
             `Exact` or `Coarse`.
         reason : str
-            Why, as a clause for messages.
+            Reason for the choice, as a clause for messages.
         """
         needed = exact_seconds(n, m)
         largest = int(np.max(n * m, initial=0))
@@ -84,13 +84,13 @@ class Auto(Solver):
         if needed <= self.seconds:
             why = f"the largest pair has {largest:.1g} costs, too many to keep"
         if not on_points:
-            return Exact(self.max_pivots), f"{why}, but without Euclidean distances there are no groups of points"
-        from .solvers.coarse import Coarse  # slow to import, as what `solve_points` needs
+            return Exact(self.max_pivots), f"{why}, but only points with Euclidean distances can be grouped"
+        from .solvers.coarse import Coarse  # slow to import
 
         return Coarse(self._affordable_groups(n, m), self.max_pivots), why
 
     def _affordable_groups(self, n: np.ndarray, m: np.ndarray) -> int:
-        """The most groups whose transport is affordable, by bisection."""
+        """Return the largest number of groups that fits into the time budget, by bisection."""
         low, high = self._fewest, int(max(n.max(), m.max(), self._fewest + 1))
         while high - low > 1:
             groups = (low + high) // 2
@@ -101,7 +101,7 @@ class Auto(Solver):
 
 
 def exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
-    """About how long exact solves of pairs of n and m points take together."""
+    """Return the estimated time of exact solves of pairs of n and m points, in total."""
     return float(np.sum(_CALL + _SECONDS * (n * m.astype(np.float64)) ** _GROWTH))
 
 
@@ -115,7 +115,7 @@ def solve(
     max_pivots: int | None = None,
     **options: Any,
 ) -> Plan:
-    """Optimal transport between the masses `a` and `b` at the given costs: exact, or a variant.
+    """Solve optimal transport between the masses `a` and `b` at the given costs, exactly or by another solver.
 
     Parameters
     ----------
@@ -125,12 +125,13 @@ def solve(
         Masses of the sources and of the sinks, not negative, with equal sums unless the solver is partial or
         unbalanced. None: equal masses that sum to 1.
     solver : {"exact", "partial", "unbalanced", "auto"} or Solver, default="exact"
-        A name, or an object of a class in `groundmetric.transport`. Solvers that need points are refused.
+        A name, or an object of a class in `groundmetric.transport`. Solvers that need points raise ValueError.
     start : Basis or None, default=None
-        The basis of an earlier exact plan with the same masses, for the exact solver: a short way to the new optimum
-        when the costs have changed little. It is not modified.
+        The basis of an earlier exact plan with the same masses, as a warm start for the exact solver: few pivots are
+        needed after a small change of the costs. It is not modified.
     max_pivots : int or None, default=None
-        Pivots after which to stop, and `status` of the plan says so; the default is never reached in practice.
+        Number of pivots after which the simplex stops with status PIVOT_LIMIT. The default limit is never reached in
+        practice.
     **options : object
         Options of the solver, e.g. ``share`` of "partial"; see the classes in `groundmetric.transport`.
 
@@ -150,7 +151,7 @@ def solve(
     >>> gm.transport.solve([[0.0, 2.0], [2.0, 1.0]], solver="partial", share=0.5).value
     0.0
     """
-    is_plain = solver == "exact" and not options  # the usual call, which need not look up solvers
+    is_plain = solver == "exact" and not options  # the usual call skips the lookup of solvers
     chosen = Exact(max_pivots) if is_plain else resolve_solver(solver, {**options, "max_pivots": max_pivots})
     cost, cost_range = check_cost(cost)
     a, b = check_masses(a, b, cost.shape, balanced=chosen.balanced)
@@ -175,12 +176,12 @@ def solve_points(
     max_pivots: int | None = None,
     **options: Any,
 ) -> Plan:
-    """Optimal transport between the points x and y: exact, in memory that grows with the points, or a variant.
+    """Solve optimal transport between the points x and y; the exact solver needs memory linear in the number of points.
 
     Parameters
     ----------
     x, y : array of shape (n, k) and (m, k)
-        Points. Under a learned metric, as `metric.project` gives them.
+        Points. For a learned metric, the points projected by `metric.project`.
     a, b : array of shape (n,) and (m,), or None, default=None
         Masses of the points, not negative, with equal sums unless the solver is partial or unbalanced. None: equal
         masses that sum to 1.
@@ -189,12 +190,13 @@ def solve_points(
         and unbalanced transport, and functions of POT on costs, hold a matrix of all costs.
     cost : {"euclidean", "manhattan", "squared"} or Cost, default="euclidean"
         Cost of the step from one point to another: its length, the sum of its absolute entries, or its squared length.
-        Coarse transport, and functions of POT on points, are for the first only.
+        Coarse transport, and functions of POT on points, support "euclidean" only.
     tolerance : float, default=0.0
-        For the exact solver: stop when the plan is proved to be no farther above the optimum than this share of its
-        cost. 0: the optimal plan. Up to about 1500 × 1500 points, the plan is optimal whatever the tolerance.
+        For the exact solver: stop when the gap between plan and optimum is proved to be at most this share of the cost
+        of the plan. 0: the optimal plan. Up to about 1500 × 1500 points, the plan is optimal for every tolerance.
     max_pivots : int or None, default=None
-        Pivots after which to stop, and `status` of the plan says so; the default is never reached in practice.
+        Number of pivots after which the simplex stops with status PIVOT_LIMIT. The default limit is never reached in
+        practice.
     **options : object
         Options of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`.
 
@@ -238,18 +240,18 @@ def solve_points(
 
 
 def _compare(solver: Solver, x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, step: Cost) -> Plan:
-    """Solvers that prepare each side see points with mass only, and a mass of 1 in all."""
+    """Prepare and compare two point clouds, restricted to points with mass and scaled to a total mass of 1."""
     rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))
-    here, there = _cloud(x, a, rows), _cloud(y, b, cols)
-    plan = solver.compare(solver.prepare(here, step.between), solver.prepare(there, step.between), step.between)
-    total, whole = float(a.sum()), rows.size == a.size and cols.size == b.size
+    x_cloud, y_cloud = _cloud(x, a, rows), _cloud(y, b, cols)
+    plan = solver.compare(solver.prepare(x_cloud, step.between), solver.prepare(y_cloud, step.between), step.between)
+    total, has_all_points = float(a.sum()), rows.size == a.size and cols.size == b.size
     return replace(
         plan,
         value=plan.value * total,
         rows=rows[plan.rows],
         cols=cols[plan.cols],
         mass=plan.mass * total,
-        potentials=plan.potentials if whole else None,  # a point without mass has none
+        potentials=plan.potentials if has_all_points else None,  # points without mass have no potentials
         bounds=(plan.bounds[0] * total, plan.bounds[1] * total),
     )
 

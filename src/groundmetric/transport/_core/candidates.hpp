@@ -120,7 +120,7 @@ private:
         if (!(floors_[block] < limit_)) return;
         const double* heights = heights_.data() + block * kBlock;
         blocks_.fill_costs(x, block, costs_.data());
-        if (!(loops_.lowest64(costs_.data(), heights, kBlock) < limit_)) return;
+        if (!(loops_.scan64.lowest(costs_.data(), heights, kBlock).value < limit_)) return;
         for (Index j = 0; j < kBlock; ++j)
             if (const double value = costs_[j] - heights[j]; value < limit_) insert(block * kBlock + j, value);
     }
@@ -149,9 +149,8 @@ private:
 /// Potentials add costs along the paths of the tree, which may pass through parts with far larger costs: the largest
 /// potential and the length of the paths, which grows with the tree, determine the rounding.
 inline double noise_of(std::span<const double> potential) {
-    const auto nodes = static_cast<Index>(potential.size());
-    return 3.0 * kNoise * std::max(static_cast<double>(nodes) / 1000.0, 1.0) *
-           loops().largest(potential.data(), nodes - 1);
+    return 3.0 * kNoise * std::max(static_cast<double>(potential.size()) / 1000.0, 1.0) *
+           largest(potential.first(potential.size() - 1));
 }
 
 /// Arcs that may enter the tree, by source.
@@ -282,26 +281,17 @@ inline std::int64_t optimise_candidates(Matrix<const double> z, Cost cost, const
     const auto n = static_cast<Index>(a.size()), m = static_cast<Index>(b.size());
     Tree tree;
     if (!masses_balance(a, b) || !tree.load(n, basis.parent, basis.potential) || !tree.plant(a, b)) return -1;
-    const auto run = [&](const auto& prices) {
-        std::int64_t pivots = 0, done = 1;
-        while (done > 0 && pivots < max_pivots) {
+    std::int64_t pivots = 0;
+    with_prices(cost, z.rows_between(0, n), z.rows_between(n, n + m), [&](const auto& prices) {
+        for (std::int64_t done = 1; done > 0 && pivots < max_pivots; pivots += done) {
             // Pivots shift all levels, and rounding accumulates: both are reset from time to time.
             tree.centre();
             tighten(tree, prices);
             CandidatePricing pricing(tree, candidates);
             done = improve(tree, pricing, std::min<std::int64_t>(max_pivots - pivots, 10 * (n + m + 1)));
-            pivots += done;
         }
         tighten(tree, prices);
-        return pivots;
-    };
-    const Matrix<const double> x = z.rows_between(0, n), y = z.rows_between(n, n + m);
-    std::int64_t pivots = 0;
-    switch (cost) {
-        case Cost::euclidean: pivots = run(StepPrices<Cost::euclidean>{x, y}); break;
-        case Cost::manhattan: pivots = run(StepPrices<Cost::manhattan>{x, y}); break;
-        case Cost::squared: pivots = run(StepPrices<Cost::squared>{x, y}); break;
-    }
+    });
     tree.store(basis.parent, basis.flow, basis.potential);
     return pivots;
 }

@@ -84,6 +84,16 @@ private:
     }
 };
 
+/// Call visit(StepPrices) for this cost.
+template <class Visit>
+auto with_prices(Cost cost, Matrix<const double> x, Matrix<const double> y, Visit visit) {
+    switch (cost) {
+        case Cost::manhattan: return visit(StepPrices<Cost::manhattan>{x, y});
+        case Cost::squared: return visit(StepPrices<Cost::squared>{x, y});
+        default: return visit(StepPrices<Cost::euclidean>{x, y});
+    }
+}
+
 /// Cost at quantile 1/10 of 128 arcs.
 template <Prices P>
 double low_cost(const P& prices, double offset) {
@@ -130,7 +140,10 @@ public:
         error_ = is_integer ? 0x1p-20 : 0x1p-140;
         for (Index i = 0; i < n_; ++i) {
             Rough* row = costs_.data() + i * width_;
-            round(prices.costs.row(i), offset_, m_, row);
+            if constexpr (is_integer)
+                loops_.quantise16(prices.costs.row(i), offset_, scale_, m_, row);
+            else
+                loops_.round32(prices.costs.row(i), scale_, m_, row);
             std::fill(row + m_, row + width_, kPadding);
         }
     }
@@ -191,10 +204,11 @@ public:
             const Range range = loops_.finite_range(sinks.data(), m_);
             middle_ = range.low <= range.high ? 0.5 * range.low + 0.5 * range.high : 0.0;
             extent_ = range.low <= range.high ? (range.high - middle_) * scale_ : std::numeric_limits<double>::infinity();
+            loops_.round16(sinks.data(), middle_, scale_, m_, levels_.data());
         } else {
-            extent_ = loops_.largest(sinks.data(), m_) * scale_;
+            extent_ = largest(sinks) * scale_;
+            loops_.round32(sinks.data(), scale_, m_, levels_.data());
         }
-        round(sinks.data(), middle_, m_, levels_.data());
         std::fill(levels_.begin() + m_, levels_.end(), Rough{0});
     }
 
@@ -235,7 +249,8 @@ public:
     /// By weak duality no plan costs less. Where an arc has become too cheap for its potentials, its source gives way by
     /// half; then the sinks take what the sources leave them, and the sources what the sinks leave. If one side gave way
     /// alone, the bound would be twice as loose. Rounding is subtracted.
-    double lift(std::span<const Mass> a, std::span<const Mass> b, Mass total, std::span<double> potential) {
+    template <class M>
+    double lift(std::span<const M> a, std::span<const M> b, M total, std::span<double> potential) {
         set_levels(potential.subspan(n_, m_));
         const std::span<Rough> raised = raised_.of(width_);
         std::fill(raised.begin(), raised.begin() + m_, is_integer ? kPadding : std::numeric_limits<Rough>::infinity());
@@ -280,13 +295,6 @@ private:
         costs_ = costs_buffer_.of(n_ * width_);
         levels_ = levels_buffer_.of(width_);
         middle_ = 0.0;
-    }
-
-    void round(const double* numbers, double offset, Index count, Rough* rounded) const {
-        if constexpr (is_integer)
-            loops_.round16(numbers, offset, scale_, count, rounded);
-        else
-            loops_.round32(numbers, scale_, count, rounded);
     }
 
     double source_level(double potential) const { return (middle_ - offset_ - potential) * scale_; }

@@ -4,7 +4,10 @@
 // the order of every sum is fixed in the source.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <span>
 
 #include "memory.hpp"
 
@@ -51,6 +54,7 @@ struct Loops {
     const char* name;
     Scan<float> scan32;
     Scan<std::int16_t> scan16;
+    Scan<double> scan64;  // only `lowest` and `lower_to`
     /// Costs of the steps from n points (n, k) to the columns of (k, width); components are added in order.
     void (*fill64)(Cost cost, const double* points, const double* columns, Index n, Index width, Index k, double* costs);
     void (*fill32)(Cost cost, const float* points, const float* columns, Index n, Index width, Index k, float* costs);
@@ -61,14 +65,10 @@ struct Loops {
     void (*round32)(const double* numbers, double scale, Index count, float* rounded);
     /// (numbers - offset) * scale to the nearest integer, clipped to [-kSteps, kSteps].
     void (*round16)(const double* numbers, double offset, double scale, Index count, std::int16_t* rounded);
+    /// The same for numbers from offset to offset + kSteps / scale, which need no clipping.
+    void (*quantise16)(const double* numbers, double offset, double scale, Index count, std::int16_t* rounded);
     /// Smallest and largest number; {inf, -inf} if any is NaN or infinite.
     Range (*finite_range)(const double* numbers, Index count);
-    /// Largest absolute value.
-    double (*largest)(const double* numbers, Index count);
-    /// min over j of costs[j] - levels[j].
-    double (*lowest64)(const double* costs, const double* levels, Index count);
-    /// levels[j] = min(levels[j], costs[j] - level).
-    void (*lower_to64)(const double* costs, double level, Index count, double* levels);
     /// Products of n points (n, features) with k components (k, features), into (n, k).
     void (*project32)(const float* points, const double* components, Index n, Index features, Index k, double* products);
     void (*project64)(const double* points, const double* components, Index n, Index features, Index k,
@@ -85,5 +85,12 @@ struct Loops {
 
 /// The loops for this processor; GROUNDMETRIC_ISA=baseline|avx2|avx512 selects others.
 const Loops& loops();
+
+/// Largest absolute value; infinity if any number is NaN.
+inline double largest(std::span<const double> numbers) {
+    const Range range = loops().finite_range(numbers.data(), static_cast<Index>(numbers.size()));
+    if (numbers.empty()) return 0.0;
+    return range.low <= range.high ? std::max(-range.low, range.high) : std::numeric_limits<double>::infinity();
+}
 
 }  // namespace groundmetric

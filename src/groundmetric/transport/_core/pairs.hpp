@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "costs.hpp"
@@ -58,8 +59,8 @@ struct Pair {
           n(points.bounds[pairs.first[p] + 1] - low),
           m(points.bounds[pairs.second[p] + 1] - start) {}
 
-    Matrix<double> x(const Points& points) const { return points.z.rows_between(low, low + n); }
-    Matrix<double> y(const Points& points) const { return points.z.rows_between(start, start + m); }
+    Matrix<const double> x(const Points& points) const { return {points.z.row(low), n, points.z.cols}; }
+    Matrix<const double> y(const Points& points) const { return {points.z.row(start), m, points.z.cols}; }
     Index nodes() const { return n + m + 1; }
 
     Basis basis(const Bases& bases, Index p) const {
@@ -102,21 +103,6 @@ private:
     Mass total_ = 0;
 };
 
-/// Call visit(StepPrices) for the cost of the points.
-template <class Visit>
-void with_prices(Cost cost, Matrix<const double> x, Matrix<const double> y, Visit visit) {
-    switch (cost) {
-        case Cost::euclidean: return visit(StepPrices<Cost::euclidean>{x, y});
-        case Cost::manhattan: return visit(StepPrices<Cost::manhattan>{x, y});
-        case Cost::squared: return visit(StepPrices<Cost::squared>{x, y});
-    }
-}
-
-template <class T>
-Matrix<const T> as_const(Matrix<T> matrix) {
-    return {matrix.data, matrix.rows, matrix.cols};
-}
-
 /// Scratch buffers for work on pairs; one object per thread.
 class Workspace {
 public:
@@ -134,24 +120,16 @@ public:
             masses.fill(points, pairs, p, pair);
             const Basis basis = pair.basis(bases, p);
             const std::int64_t limit = max_pivots >= 0 ? max_pivots : 2000 * (pair.n + pair.m);
-            const bool warm = bases.warm[p];
-            Result result{};
-            double bound = -std::numeric_limits<double>::infinity();
-            with_prices(points.cost, as_const(pair.x(points)), as_const(pair.y(points)), [&](const auto& prices) {
-                result = warm && enough[k] < std::numeric_limits<double>::infinity()
-                             ? simplex.solve_or_bound(prices, masses.a(), masses.b(), basis, warm, limit, enough[k], bound)
-                             : simplex.solve(prices, masses.a(), masses.b(), basis, warm, limit);
+            const Result result = with_prices(points.cost, pair.x(points), pair.y(points), [&](const auto& prices) {
+                return simplex.solve(prices, masses.a(), masses.b(), basis, bases.warm[p], limit, enough[k]);
             });
-            results.bound[p] = bound >= enough[k] && bound > -std::numeric_limits<double>::infinity();
-            if (results.bound[p]) {
-                results.value[p] = bound;
-                continue;
-            }
+            results.value[p] = result.value;
+            results.bound[p] = result.status == Status::bounded;
+            if (results.bound[p]) continue;
             bases.warm[p] = result.status != Status::unfit;
-            results.value[p] = result.value / static_cast<double>(masses.total());
             results.pivots[p] = result.status == Status::unfit ? -1 : result.pivots;
             // Coordinates beyond 1e150 overflow: their values are not finite.
-            results.optimal[p] = result.status == Status::optimal && std::isfinite(results.value[p]);
+            results.optimal[p] = result.status == Status::optimal && std::isfinite(result.value);
         }
     }
 
@@ -195,52 +173,38 @@ inline double move_points(Index d, Matrix<const double> z, const Points& points,
     return points.cost == Cost::squared ? std::sqrt(travelled) : travelled;
 }
 
-/// Costs of the plans of the last solves at the present points: an upper bound of each new value.
+/// Fill the costs of the plans of the last solves at the present points: an upper bound of each new value, infinite for
+/// pairs without a basis. Returns false if a basis is damaged.
 ///
 /// If coefficients are given, add each pair's coefficient times the gradient of its value with respect to the points.
 /// Mass m moved over the step s costs m|s|, so the gradient is m s/|s| at the source and its negative at the sink; for
 /// Manhattan costs m sign(s), for squared costs 2 m s. Coinciding points contribute none. The plan is optimal, so it is
 /// held fixed (Danskin).
-class PlanCosts {
-public:
-    PlanCosts(const Points& points, const Pairs& pairs, const Bases& bases)
-        : points_(points), pairs_(pairs), bases_(bases) {}
-
-    /// Returns false if a basis is damaged.
-    bool follow(std::span<const std::int64_t> todo, std::span<const double> coefficient, std::span<double> values,
-                Matrix<double> gradient) const {
-        for (std::size_t k = 0; k < todo.size(); ++k) {
-            const std::int64_t p = todo[k];
-            values[k] = std::numeric_limits<double>::infinity();
-            if (!bases_.warm[p]) continue;
-            const Pair pair(points_, pairs_, p);
-            const Basis basis = pair.basis(bases_, p);
-            if (!is_bipartite(basis.parent, pair.n)) return false;
-            const bool differentiates = !coefficient.empty();
-            values[k] = follow_one(pair, basis, differentiates ? coefficient[k] : 0.0, differentiates, gradient);
-        }
-        return true;
-    }
-
-private:
-    double follow_one(const Pair& pair, const Basis& basis, double coefficient, bool differentiates,
-                      Matrix<double> gradient) const {
-        const Cost cost = points_.cost;
-        const Index k = points_.z.cols, n = pair.n, root = pair.nodes() - 1;
-        Mass total = 0;
-        for (Index node = 0; node < root; ++node) total += basis.flow[node];
+inline bool follow_plans(std::span<const std::int64_t> todo, std::span<const double> coefficient, const Points& points,
+                         const Pairs& pairs, const Bases& bases, std::span<double> values, Matrix<double> gradient) {
+    const Cost cost = points.cost;
+    for (std::size_t q = 0; q < todo.size(); ++q) {
+        const std::int64_t p = todo[q];
+        values[q] = std::numeric_limits<double>::infinity();
+        if (!bases.warm[p]) continue;
+        const Pair pair(points, pairs, p);
+        const Basis basis = pair.basis(bases, p);
+        const Index k = points.z.cols, n = pair.n, root = pair.nodes() - 1;
+        if (!is_bipartite(basis.parent, n)) return false;
+        const auto total =
+            static_cast<double>(std::accumulate(basis.flow.begin(), basis.flow.begin() + root, Mass{0}));
         double paid = 0.0;
         for (Index node = 0; node < root; ++node) {
-            const Mass flow = basis.flow[node];
+            const auto flow = static_cast<double>(basis.flow[node]);
             const Index above = basis.parent[node];
-            if (flow == 0 || above == root) continue;
+            if (flow == 0.0 || above == root) continue;
             const Index i = pair.low + (node < n ? node : above), j = pair.start + (node < n ? above : node) - n;
-            const double *x = points_.z.row(i), *y = points_.z.row(j);
+            const double *x = points.z.row(i), *y = points.z.row(j);
             const double length = step_cost(cost, x, y, k);
-            paid += static_cast<double>(flow) * length;
-            if (!differentiates || !(length > 0.0)) continue;
+            paid += flow * length;
+            if (coefficient.empty() || !(length > 0.0)) continue;
             const double divisor = cost == Cost::manhattan ? 1.0 : cost == Cost::squared ? 0.5 : length;
-            const double share = coefficient * static_cast<double>(flow) / (static_cast<double>(total) * divisor);
+            const double share = coefficient[q] * flow / (total * divisor);
             double *at_x = gradient.row(i), *at_y = gradient.row(j);
             for (Index c = 0; c < k; ++c) {
                 double step = x[c] - y[c];
@@ -249,135 +213,75 @@ private:
                 at_y[c] -= share * step;
             }
         }
-        return paid / static_cast<double>(total);
+        values[q] = paid / total;
     }
-
-    const Points& points_;
-    const Pairs& pairs_;
-    const Bases& bases_;
-};
+    return true;
+}
 
 /// Transport between points on a line, sorted within each distribution: shipping in order is optimal for every convex
-/// cost of the step, the distance and its square among them.
-class Lines {
-public:
-    void solve(std::span<const std::int64_t> todo, const Points& points, const Pairs& pairs, const Results& results) {
-        for (const std::int64_t p : todo) {
-            const Pair pair(points, pairs, p);
-            double paid = 0.0;
-            ship(points, pairs, p, pair, [&](Index i, Index j, Mass amount, bool) {
-                const double step = std::fabs(points.z.data[pair.low + i] - points.z.data[pair.start + j]);
-                paid += static_cast<double>(amount) * (points.cost == Cost::squared ? step * step : step);
-            });
-            results.optimal[p] = masses_balance(masses_.a(), masses_.b());
-            results.value[p] = results.optimal[p] ? paid / static_cast<double>(masses_.total()) : std::nan("");
-        }
-    }
-
-    /// Add each pair's coefficient times the gradient of its value, in the sorted order.
-    void differentiate(std::span<const std::int64_t> todo, std::span<const double> coefficient, const Points& points,
-                       const Pairs& pairs, std::span<double> gradient) {
-        for (std::size_t k = 0; k < todo.size(); ++k) {
-            const Pair pair(points, pairs, todo[k]);
-            ship(points, pairs, todo[k], pair, [&](Index i, Index j, Mass amount, bool) {
-                const double step = points.z.data[pair.low + i] - points.z.data[pair.start + j];
-                if (step == 0.0) return;
-                const double share = coefficient[k] * static_cast<double>(amount) / static_cast<double>(masses_.total());
-                const double slope = share * (points.cost == Cost::squared ? 2.0 * step : step > 0.0 ? 1.0 : -1.0);
-                gradient[pair.low + i] += slope;
-                gradient[pair.start + j] -= slope;
-            });
-        }
-    }
-
-private:
-    template <class Visit>
-    void ship(const Points& points, const Pairs& pairs, Index p, const Pair& pair, Visit visit) {
-        masses_.fill(points, pairs, p, pair);
-        if (!masses_balance(masses_.a(), masses_.b())) return;
+/// cost of the step, the distance and its square among them. Values are NaN if masses do not balance.
+///
+/// If coefficients are given, add each pair's coefficient times the gradient of its value, in the sorted order.
+inline void follow_lines(std::span<const std::int64_t> todo, std::span<const double> coefficient, const Points& points,
+                         const Pairs& pairs, std::span<double> values, double* gradient) {
+    PairMasses masses;
+    for (std::size_t q = 0; q < todo.size(); ++q) {
+        const Pair pair(points, pairs, todo[q]);
+        masses.fill(points, pairs, todo[q], pair);
+        values[q] = std::nan("");
+        if (!masses_balance(masses.a(), masses.b())) continue;
+        const auto total = static_cast<double>(masses.total());
+        double paid = 0.0;
+        const auto ship = [&](Index i, Index j, Mass amount, bool) {
+            const double step = points.z.data[pair.low + i] - points.z.data[pair.start + j];
+            paid += static_cast<double>(amount) * (points.cost == Cost::squared ? step * step : std::fabs(step));
+            if (coefficient.empty() || step == 0.0) return;
+            const double share = coefficient[q] * static_cast<double>(amount) / total;
+            const double slope = share * (points.cost == Cost::squared ? 2.0 * step : step > 0.0 ? 1.0 : -1.0);
+            gradient[pair.low + i] += slope;
+            gradient[pair.start + j] -= slope;
+        };
         ship_in_order(
-            pair.n, [&](Index i) { return masses_.a()[i]; }, pair.m, [&](Index j) { return masses_.b()[j]; }, visit);
+            pair.n, [&](Index i) { return masses.a()[i]; }, pair.m, [&](Index j) { return masses.b()[j]; }, ship);
+        values[q] = paid / total;
     }
-
-    PairMasses masses_;
-};
+}
 
 /// Lower bounds of values from feasible potentials, without a plan.
 ///
-/// Any u, v with u_i + v_j <= cost_ij prove that transport costs at least their mean. v starts as a slope between the
-/// two means; then u is the largest that v allows, and v the largest that u allows. The same is done from the other
-/// side, and the larger value is returned, less rounding.
-class PotentialBounds {
+/// Potentials start as a slope along the line between the two means, half as steep as the distance: a slope of 1 would
+/// prove the distance between the means, 0 the distance to the nearest points, and half of each proves most. `lift`
+/// makes them feasible and as large as possible, and subtracts rounding.
+class SlopeBounds {
 public:
     double bound(Cost cost, Matrix<const double> x, std::span<const double> a, Matrix<const double> y,
                  std::span<const double> b, const double* mean_x, const double* mean_y) {
-        n_ = x.rows, m_ = y.rows, k_ = x.cols, width_ = padded(m_);
-        fill(cost, x, y);
-        u_ = u_buffer_.of(n_), v_ = v_buffer_.of(m_);
-        set_slope(mean_x, mean_y);
-        set_heights(y, -1.0, v_);
-        raise_sources();
-        raise_sinks();
-        const double best = proved(a, b);
-        set_heights(x, 1.0, u_);
-        raise_sinks();
-        raise_sources();
-        return std::max({best, proved(a, b), 0.0});
+        const Index n = x.rows, k = x.cols;
+        const std::span<double> slope = slope_.of(k), potential = potential_.of(n + y.rows);
+        double squares = 0.0;
+        for (Index c = 0; c < k; ++c) {
+            slope[c] = mean_x[c] - mean_y[c];
+            squares += slope[c] * slope[c];
+        }
+        const double steepness = squares > 0.0 ? 0.5 / std::sqrt(squares) : 0.0;
+        const auto height = [&](const double* point) {
+            double height = 0.0;
+            for (Index c = 0; c < k; ++c) height += steepness * slope[c] * (point[c] - 0.5 * (mean_x[c] + mean_y[c]));
+            return height;
+        };
+        for (Index i = 0; i < n; ++i) potential[i] = -height(x.row(i));
+        for (Index j = 0; j < y.rows; ++j) potential[n + j] = -height(y.row(j));
+        double bound = 0.0;
+        with_prices(cost, x, y, [&](const auto& prices) {
+            rough_.fill(prices);
+            bound = std::max(rough_.lift(a, b, 1.0, potential), 0.0);
+        });
+        return bound;
     }
 
 private:
-    // Steepness of the first potentials along the line between the means. 1 proves the distance between the means, 0 the
-    // distance to the nearest point; half of each proves most.
-    static constexpr double kSteepness = 0.5;
-
-    void fill(Cost cost, Matrix<const double> x, Matrix<const double> y) {
-        costs_ = costs_buffer_.of(n_ * width_);
-        const std::span<double> columns = columns_.of(width_ * k_);
-        for (Index c = 0; c < k_; ++c)
-            for (Index j = 0; j < width_; ++j) columns[c * width_ + j] = j < m_ ? y(j, c) : 0.0;
-        loops_.fill64(cost, x.data, columns.data(), n_, width_, k_, costs_.data());
-    }
-
-    void set_slope(const double* mean_x, const double* mean_y) {
-        slope_ = slope_buffer_.of(k_), middle_ = middle_buffer_.of(k_);
-        double squares = 0.0;
-        for (Index c = 0; c < k_; ++c) {
-            slope_[c] = mean_x[c] - mean_y[c];
-            middle_[c] = 0.5 * (mean_x[c] + mean_y[c]);
-            squares += slope_[c] * slope_[c];
-        }
-        if (squares > 0.0)
-            for (double& number : slope_) number *= kSteepness / std::sqrt(squares);
-    }
-
-    void set_heights(Matrix<const double> points, double sign, std::span<double> heights) const {
-        for (Index i = 0; i < points.rows; ++i) {
-            heights[i] = 0.0;
-            for (Index c = 0; c < k_; ++c) heights[i] += sign * slope_[c] * (points(i, c) - middle_[c]);
-        }
-    }
-
-    void raise_sources() {
-        for (Index i = 0; i < n_; ++i) u_[i] = loops_.lowest64(costs_.data() + i * width_, v_.data(), m_);
-    }
-
-    void raise_sinks() {
-        std::fill(v_.begin(), v_.end(), std::numeric_limits<double>::infinity());
-        for (Index i = 0; i < n_; ++i) loops_.lower_to64(costs_.data() + i * width_, u_[i], m_, v_.data());
-    }
-
-    double proved(std::span<const double> a, std::span<const double> b) const {
-        double mean = 0.0;
-        for (Index i = 0; i < n_; ++i) mean += a[i] * u_[i];
-        for (Index j = 0; j < m_; ++j) mean += b[j] * v_[j];
-        const double size = loops_.largest(u_.data(), n_) + loops_.largest(v_.data(), m_);
-        return mean - 0x1p-52 * static_cast<double>(n_ + m_ + 16) * size;
-    }
-
-    const Loops& loops_ = loops();
-    Index n_ = 0, m_ = 0, k_ = 0, width_ = 0;
-    Buffer<double> costs_buffer_, columns_, u_buffer_, v_buffer_, slope_buffer_, middle_buffer_;
-    std::span<double> costs_, u_, v_, slope_, middle_;
+    RoughCosts<float> rough_;
+    Buffer<double> slope_, potential_;
 };
 
 }  // namespace groundmetric

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -169,10 +170,10 @@ struct Basis {
     std::span<double> potential;
 };
 
-enum class Status { optimal, pivot_limit, unfit };
+enum class Status { optimal, pivot_limit, unfit, bounded };
 
 struct Result {
-    double value;  // flow times cost
+    double value;  // mean cost of a unit of mass; of Status::bounded a lower bound of it
     std::int64_t pivots;
     Status status;
 };
@@ -181,30 +182,15 @@ struct Result {
 class Simplex {
 public:
     /// Optimise the basis in place. A basis that is not feasible for these masses is left unchanged (Status::unfit).
+    ///
+    /// If the potentials of a warm basis prove that the value is at least `enough`, only the potentials change
+    /// (Status::bounded).
     template <Prices P>
     Result solve(const P& prices, std::span<const Mass> a, std::span<const Mass> b, Basis basis, bool warm,
-                 std::int64_t max_pivots) {
+                 std::int64_t max_pivots, double enough = std::numeric_limits<double>::infinity()) {
         if (!masses_balance(a, b)) return {std::nan(""), 0, Status::unfit};
-        return suits_int16(prices) ? solve_with(rough16_, prices, a, b, basis, warm, max_pivots)
-                                   : solve_with(rough32_, prices, a, b, basis, warm, max_pivots);
-    }
-
-    /// As `solve`, unless the potentials of a warm basis prove that the value is at least `enough`: then only the
-    /// potentials change, and `bound` is set to the value that they prove.
-    template <Prices P>
-    Result solve_or_bound(const P& prices, std::span<const Mass> a, std::span<const Mass> b, Basis basis, bool warm,
-                          std::int64_t max_pivots, double enough, double& bound) {
-        if (!masses_balance(a, b)) return {std::nan(""), 0, Status::unfit};
-        const auto run = [&](auto& rough) -> Result {
-            rough.fill(prices);
-            Mass total = 0;
-            for (const Mass mass : a) total += mass;
-            bound = rough.lift(a, b, total, basis.potential);
-            if (bound >= enough) return {bound, 0, Status::optimal};
-            bound = -std::numeric_limits<double>::infinity();
-            return run_filled(rough, prices, a, b, basis, warm, max_pivots);
-        };
-        return suits_int16(prices) ? run(rough16_) : run(rough32_);
+        return suits_int16(prices) ? solve_with(rough16_, prices, a, b, basis, warm, max_pivots, enough)
+                                   : solve_with(rough32_, prices, a, b, basis, warm, max_pivots, enough);
     }
 
     std::size_t bytes() const { return rough32_.bytes() + rough16_.bytes(); }
@@ -212,24 +198,22 @@ public:
 private:
     template <class Rough, Prices P>
     Result solve_with(RoughCosts<Rough>& rough, const P& prices, std::span<const Mass> a, std::span<const Mass> b,
-                      Basis basis, bool warm, std::int64_t max_pivots) {
+                      Basis basis, bool warm, std::int64_t max_pivots, double enough) {
         rough.fill(prices);
-        return run_filled(rough, prices, a, b, basis, warm, max_pivots);
-    }
-
-    template <class Rough, Prices P>
-    Result run_filled(RoughCosts<Rough>& rough, const P& prices, std::span<const Mass> a, std::span<const Mass> b,
-                      Basis basis, bool warm, std::int64_t max_pivots) {
+        const Mass total = std::accumulate(a.begin(), a.end(), Mass{0});
         if (!warm) {
             initial_.fill(rough, a, b, basis.parent);
             std::fill(basis.potential.begin(), basis.potential.end(), 0.0);
+        } else if (enough < std::numeric_limits<double>::infinity()) {
+            const double bound = rough.lift(a, b, total, basis.potential);
+            if (bound >= enough && std::isfinite(bound)) return {bound, 0, Status::bounded};
         }
         if (!tree_.load(prices.n(), basis.parent, basis.potential) || !tree_.plant(a, b))
             return {std::nan(""), 0, Status::unfit};
         std::int64_t pivots = 0;
         const Status status = optimise(rough, prices, a, b, max_pivots, pivots);
         tree_.store(basis.parent, basis.flow, basis.potential);
-        return {paid_costs(tree_, prices).total, pivots, status};
+        return {paid_costs(tree_, prices).total / static_cast<double>(total), pivots, status};
     }
 
     template <class Rough, Prices P>
@@ -254,7 +238,7 @@ private:
         return Status::pivot_limit;
     }
 
-    double largest_potential() const { return loops().largest(tree_.potentials().data(), tree_.root() + 1); }
+    double largest_potential() const { return largest(tree_.potentials()); }
 
     /// Cut the arcs without flow if potentials are far larger than the costs that are paid; returns whether they were.
     ///

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "costs.hpp"
 #include "memory.hpp"
@@ -50,34 +53,47 @@ private:
         parent[n_ + m_] = kNone;
     }
 
-    /// At any time a component has at most one sink with unmet demand, and this sink is the top of the component. A
-    /// component whose masses balance hangs from the root by the source that met the last demand. Returns false if
-    /// costs are NaN, which have no cheapest sink.
+    /// Ship along the cheapest arc between a source with supply and a sink with demand, until nothing remains.
+    ///
+    /// The heap has the cheapest open sink of every source with supply; if the sink has been closed since, the source
+    /// looks for another. At any time a component has at most one node with supply or demand. A source that runs out
+    /// hangs below its last sink, a sink below the source that met the last of its demand; a source whose masses balance
+    /// stays at the root. Returns false if costs are NaN, which have no cheapest sink.
     template <class Rough>
     bool fill_greedily(RoughCosts<Rough>& costs, std::span<const Mass> a, std::span<const Mass> b,
                        std::span<Node> parent, double& total) {
         hang_all(parent);
-        const std::span<Mass> demand = demand_.of(m_);
+        const std::span<Mass> supply = supply_.of(n_), demand = demand_.of(m_);
+        std::copy(a.begin(), a.end(), supply.begin());
         std::copy(b.begin(), b.end(), demand.begin());
         costs.open_all();
+        offers_.clear();
+        const auto offer = [&](Node i) {
+            const Node j = costs.cheapest_open(i);
+            if (j >= m_ || demand[j] == 0) return false;
+            offers_.push_back({static_cast<float>(costs(i, j)), i, j});
+            return true;
+        };
         for (Node i = 0; i < n_; ++i)
-            for (Mass supply = a[i];;) {
-                const Node j = costs.cheapest_open(i);
-                if (j >= m_ || demand[j] == 0) return false;
-                const double price = costs(i, j);
-                if (supply < demand[j]) {
-                    total += static_cast<double>(supply) * price;
-                    demand[j] -= supply;
-                    parent[i] = n_ + j;
-                    break;
-                }
-                total += static_cast<double>(demand[j]) * price;
-                supply -= demand[j];
-                demand[j] = 0;
-                costs.close(j);
+            if (!offer(i)) return false;
+        std::make_heap(offers_.begin(), offers_.end(), std::greater<>());
+        while (!offers_.empty()) {
+            std::pop_heap(offers_.begin(), offers_.end(), std::greater<>());
+            const auto [price, i, j] = offers_.back();
+            offers_.pop_back();
+            const Mass amount = std::min(supply[i], demand[j]);
+            total += static_cast<double>(amount) * price;
+            supply[i] -= amount, demand[j] -= amount;
+            if (amount > 0 && demand[j] > 0) {
+                parent[i] = n_ + j;
+            } else if (amount > 0) {
                 parent[n_ + j] = i;
-                if (supply == 0) break;
+                costs.close(j);
             }
+            if (supply[i] == 0) continue;
+            if (!offer(i)) return false;
+            std::push_heap(offers_.begin(), offers_.end(), std::greater<>());
+        }
         return true;
     }
 
@@ -91,8 +107,8 @@ private:
         far = farthest(m_, [&](Node j) { return costs(far, j); });
         const Node near = farthest(n_, [&](Node i) { return -costs(i, far); });
         const std::span<Node> sources = sources_.of(n_), sinks = sinks_.of(m_);
-        sort_places(sources, [&](Node i) { return costs(i, far); });
-        sort_places(sinks, [&](Node j) { return costs(near, j); });
+        sort_nodes(sources, [&](Node i) { return costs(i, far); });
+        sort_nodes(sinks, [&](Node j) { return costs(near, j); });
         double total = 0.0;
         ship_in_order(
             n_, [&](Index i) { return a[sources[i]]; }, m_, [&](Index j) { return b[sinks[j]]; },
@@ -115,27 +131,28 @@ private:
         return far;
     }
 
-    struct Keyed {
-        float key;
-        Node place;
-        bool operator<(const Keyed& other) const { return key != other.key ? key < other.key : place < other.place; }
+    struct Offer {
+        float price;
+        Node source, sink;
+        auto operator<=>(const Offer&) const = default;  // by price, then by source
     };
 
+    /// Sort nodes 0, 1, … by their keys, ties by number. Keys are copied: those of sources are far apart in memory.
     template <class Key>
-    void sort_places(std::span<Node> places, Key key) {
-        const std::span<Keyed> keyed = keyed_.of(static_cast<Index>(places.size()));
-        for (std::size_t k = 0; k < places.size(); ++k) {
-            const auto number = static_cast<float>(key(static_cast<Node>(k)));
-            keyed[k] = {number == number ? number : 0.0F, static_cast<Node>(k)};  // NaN has no order
+    void sort_nodes(std::span<Node> nodes, Key key) {
+        offers_.clear();
+        for (Node k = 0; k < static_cast<Node>(nodes.size()); ++k) {
+            const auto number = static_cast<float>(key(k));
+            offers_.push_back({number == number ? number : 0.0F, k, 0});  // NaN has no order
         }
-        std::sort(keyed.begin(), keyed.end());
-        for (std::size_t k = 0; k < places.size(); ++k) places[k] = keyed[k].place;
+        std::sort(offers_.begin(), offers_.end());
+        std::transform(offers_.begin(), offers_.end(), nodes.begin(), [](const Offer& offer) { return offer.source; });
     }
 
     Node n_ = 0, m_ = 0;
     Buffer<Node> other_, sources_, sinks_;
-    Buffer<Mass> demand_;
-    Buffer<Keyed> keyed_;
+    Buffer<Mass> supply_, demand_;
+    std::vector<Offer> offers_;
 };
 
 }  // namespace groundmetric

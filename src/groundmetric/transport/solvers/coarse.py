@@ -1,6 +1,7 @@
-"""Coarsened transport: nearby points are grouped and their masses summed, with a certain bound on the error.
+"""Coarsened transport: nearby points are grouped and their masses summed, with a proved bound on the error.
 
-`Coarse` compares two distributions so; `coarsen` groups a whole cohort, for any code that takes distributions.
+`Coarse` solves transport between the groups of two distributions; `coarsen` replaces the points of all distributions of
+a cohort by their groups.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from ..plan import Plan, Status
 from ..problem import TOTAL, integer_masses
 from .exact import Cloud, Distances, Solver, check_number, solve_exact
 
+# Rounds of Lloyd's algorithm after the initial split.
 _ROUNDS = 5
-# Groups are looked for in so many dimensions at most: which they are, is free to choose; what it costs, is measured.
+# Largest number of dimensions in which points are grouped. Any grouping is valid, because `radii` measures its error.
 _MOST_AXES = 20
 
 
 def group_points(points: np.ndarray, masses: np.ndarray, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """At most so many groups of nearby points: their centres (weighted means), and each point's group.
+    """Return the centres (weighted means) of at most `n_groups` groups of nearby points, and the group of each point.
 
-    Nothing is drawn at random: the same points have the same groups. Points that coincide stay together.
+    The algorithm is deterministic, and identical points are in the same group.
 
     >>> centres, groups = group_points(np.array([[0.0], [9.0], [1.0]]), np.ones(3), 2)
     >>> centres.ravel().tolist(), groups.tolist()
@@ -43,12 +45,12 @@ def group_points(points: np.ndarray, masses: np.ndarray, n_groups: int) -> tuple
         _core.nearest_centres(points, centres, nearest)
         if np.array_equal(nearest, groups):
             break
-        groups = np.unique(nearest, return_inverse=True)[1]  # a group that lost all its points is gone
+        groups = np.unique(nearest, return_inverse=True)[1]  # renumber, because a group may have lost all its points
     return centres_of(points, masses, groups), groups
 
 
 def centres_of(points: np.ndarray, masses: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Weighted mean of each group; a single point is its own centre, to the last bit."""
+    """Return the weighted mean of each group; the centre of a single point equals the point bit by bit."""
     order = np.argsort(groups, kind="stable")
     starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
     anchors = points[order[starts]]
@@ -63,12 +65,12 @@ class Groups(NamedTuple):
     masses: np.ndarray
     centres: np.ndarray  # (n_groups, n_components)
     weights: np.ndarray  # (n_groups,) mass of each group
-    groups: np.ndarray  # (n_points,) each point's group
-    away: np.ndarray  # (n_points,) how far each point is from its centre
+    groups: np.ndarray  # (n_points,) group of each point
+    away: np.ndarray  # (n_points,) distance of each point from its centre
 
     @property
     def radius(self) -> float:
-        """Mean distance of the mass from its centres: the distance between the distribution and its groups, at most."""
+        """Mean distance of the mass from its centres: upper bound of the distance between distribution and groups."""
         return float(self.masses @ self.away)
 
     @property
@@ -80,17 +82,17 @@ class Groups(NamedTuple):
 class Coarse(Solver):
     """Exact transport between the centres of groups of points.
 
-    The triangle inequality bounds the error: |W(X, Y) - W(X', Y')| ≤ W(X, X') + W(Y, Y'), and no point of X is farther
-    from X' than from the centre of its group. The plan is spread over the points of the groups, which gives a better
-    upper bound; the distance between means gives another lower one.
+    The triangle inequality bounds the error: |W(X, Y) - W(X', Y')| ≤ W(X, X') + W(Y, Y'), and W(X, X') is at most the
+    mean distance of the points of X from the centres of their groups. The cost of the plan, distributed over the points
+    of the groups, is a better upper bound; the distance between the means is a second lower bound.
 
     Parameters
     ----------
     n_groups : int, default=100
-        Number of groups per distribution, at most; one with no more points than that is taken as it is.
+        Largest number of groups per distribution; distributions with at most `n_groups` points are not grouped.
     max_pivots : int or None, default=None
-        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
-        practice.
+        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
+        reached in practice.
 
     Examples
     --------
@@ -121,55 +123,55 @@ class Coarse(Solver):
 
     def compare(self, x: Groups, y: Groups, distances: Distances) -> Plan:
         cost = np.ascontiguousarray(distances(x.centres, y.centres))
-        between = solve_exact(cost, x.weights, y.weights, max_pivots=self.max_pivots)
+        group_plan = solve_exact(cost, x.weights, y.weights, max_pivots=self.max_pivots)
         radius = x.radius + y.radius
-        rows, cols, mass = spread_over_points(between, x, y)
+        rows, cols, mass = spread_over_points(group_plan, x, y)
         priced = float(mass @ np.linalg.norm(x.points[rows] - y.points[cols], axis=1))
-        low = max(between.bounds[0] - radius, float(np.linalg.norm(x.mean - y.mean)))
-        high = min(between.value + radius, priced)
-        assert between.potentials is not None
-        u, v = between.potentials
+        low = max(group_plan.bounds[0] - radius, float(np.linalg.norm(x.mean - y.mean)))
+        high = min(group_plan.value + radius, priced)
+        assert group_plan.potentials is not None
+        u, v = group_plan.potentials
         return replace(
-            between,
+            group_plan,
             rows=rows,
             cols=cols,
             mass=mass,
-            # By the triangle inequality, no pair of points costs less than these add up to.
+            # Feasible by the triangle inequality: u + v is at most the distance of each pair of points.
             potentials=(u[x.groups] - x.away, v[y.groups] - y.away),
             basis=None,
-            status=Status.APPROXIMATE if between.optimal and radius > 0.0 else between.status,
+            status=Status.APPROXIMATE if group_plan.optimal and radius > 0.0 else group_plan.status,
             solver=self.name,
-            bounds=between.bounds if radius == 0.0 else (min(low, high), high),
+            bounds=group_plan.bounds if radius == 0.0 else (min(low, high), high),
         )
 
 
-def spread_over_points(between: Plan, x: Groups, y: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The shipments of a plan between groups as shipments between their points: senders, receivers, masses.
+def spread_over_points(group_plan: Plan, x: Groups, y: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distribute a plan between groups over their points; returns senders, receivers and masses.
 
-    Every group hands its shipments to its points in order, so there are few more than points.
+    The points of a group share its shipments in order: the number of shipments is at most the number of points on both
+    sides plus that of shipments between groups.
     """
-    shipped = integer_masses(between.mass)
-    leaving, arriving = np.lexsort((between.cols, between.rows)), np.lexsort((between.rows, between.cols))
+    shipped = integer_masses(group_plan.mass)
+    leaving, arriving = np.lexsort((group_plan.cols, group_plan.rows)), np.lexsort((group_plan.rows, group_plan.cols))
     senders, _, sent = _share_out(x, shipped[leaving])
     receivers, received_with, received = _share_out(y, shipped[arriving])
-    # Both sides in the order of the shipments as they leave.
-    place = np.empty(leaving.size, np.int64)
-    place[leaving] = np.arange(leaving.size)
-    order = np.argsort(place[arriving[received_with]], kind="stable")
+    # Sort the receiving side by the order in which shipments leave the senders.
+    rank = np.empty(leaving.size, np.int64)
+    rank[leaving] = np.arange(leaving.size)
+    order = np.argsort(rank[arriving[received_with]], kind="stable")
     tails, heads, amounts = ship_in_order(sent, received[order])
-    some = amounts > 0
-    return senders[tails[some]], receivers[order][heads[some]], amounts[some] / TOTAL
+    return senders[tails], receivers[order][heads], amounts / TOTAL
 
 
 def ship_in_order(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return senders, receivers and amounts when integer masses of equal sums are shipped in order."""
-    shipments = np.empty((3, a.size + b.size - 1), np.int64)
-    senders, receivers, amounts = shipments[:, : _core.fill_shipments(a, b, *shipments)]
-    return senders, receivers, amounts
+    ends_a, ends_b = np.cumsum(a), np.cumsum(b)
+    ends = np.union1d(ends_a[a > 0], ends_b[b > 0])  # a shipment ends where a sender or a receiver does
+    return np.searchsorted(ends_a, ends), np.searchsorted(ends_b, ends), np.diff(ends, prepend=0)
 
 
 def _share_out(side: Groups, shipped: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which point takes part in which shipment, and with how many units; shipments are sorted by group."""
+    """Return points, shipments and units of all parts of shipments; `shipped` is sorted by group."""
     order = np.argsort(side.groups, kind="stable")
     points, shipments, amounts = ship_in_order(integer_masses(side.masses)[order], shipped)
     return order[points], shipments, amounts
@@ -184,9 +186,9 @@ class Coarsened:
     distributions : Distributions
         The centres of the groups, weighted by their masses.
     source : Distributions
-        The distributions that were coarsened, without points of no mass.
+        The original distributions, restricted to points with positive mass.
     groups : array of shape (n_points,)
-        For every row of `source.points`, the row of `distributions.points` that is the centre of its group.
+        Row of `distributions.points` with the centre of the group, for every row of `source.points`.
 
     Examples
     --------
@@ -204,14 +206,14 @@ class Coarsened:
     groups: np.ndarray
 
     def radii(self, metric: GroundMetric | None = None) -> np.ndarray:
-        """How far each distribution is from its coarsened one, at most: the mean distance of its mass from the centres.
+        """Return the mean distance of points from their centres, which bounds the error of coarsening a distribution.
 
         For any two distributions, |W(X, Y) - W(X', Y')| is at most the sum of their radii.
 
         Parameters
         ----------
         metric : GroundMetric or None, default=None
-            Ground metric of the distances; None: Euclidean between the features as they are. Squared costs and
+            Ground metric of the distances; None: Euclidean distance of the unscaled features. Squared costs and
             metrics other than a cost of the step between projected points raise ValueError.
 
         Returns
@@ -227,25 +229,25 @@ class Coarsened:
 
 
 def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = None) -> Coarsened:
-    """Every distribution with its points in at most so many groups, their masses summed at their means.
+    """Replace the points of every distribution by the weighted means of at most `n_groups` groups.
 
-    Learning and comparing then take a fraction of the time; `radii` bound what that changes. The means of the
-    distributions do not change. Nothing is drawn at random.
+    Learning and distances then take a fraction of the time, and `radii` bounds the change of distances. The means of
+    the distributions do not change. The result is deterministic.
 
     Parameters
     ----------
     D : Distributions
         The cohort.
     n_groups : int
-        Number of groups per distribution, at most; distributions with no more points keep them all.
+        Largest number of groups per distribution; distributions with at most `n_groups` points keep all points.
     metric : GroundMetric or None, default=None
         Metric under which the points of a group are close. None: Euclidean between standardised features, reduced
-        to 20 dimensions by a truncated singular value decomposition where there are more.
+        to 20 dimensions by a truncated singular value decomposition if D has more features.
 
     Returns
     -------
     Coarsened
-        The coarsened distributions, and which point went into which group.
+        The coarsened distributions, and the group of each point.
 
     Examples
     --------
@@ -255,17 +257,17 @@ def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = No
     >>> int(coarse.distributions.sizes.max()), coarse.radii().shape == y.shape
     (20, True)
     """
-    Coarse(n_groups)  # checks the number
+    Coarse(n_groups)  # raises if `n_groups` is invalid
     D = D.with_mass()
-    places = metric.project(D.points) if metric is not None else _standardised(D.points)
+    coordinates = metric.project(D.points) if metric is not None else _standardised(D.points)
     groups = np.empty(D.weights.size, np.int64)
     counts = np.empty(len(D), np.int64)
     for d, (low, high) in enumerate(zip(D.bounds[:-1], D.bounds[1:], strict=True)):
-        here = np.arange(high - low)
-        if here.size > n_groups:
-            here = group_points(places[low:high], D.weights[low:high], n_groups)[1]
-        counts[d] = here.max() + 1
-        groups[low:high] = counts[:d].sum() + here
+        members = np.arange(high - low)
+        if members.size > n_groups:
+            members = group_points(coordinates[low:high], D.weights[low:high], n_groups)[1]
+        counts[d] = members.max() + 1
+        groups[low:high] = counts[:d].sum() + members
     masses = np.bincount(groups, D.weights)
     averaging = sparse.csr_matrix((D.weights / masses[groups], (groups, np.arange(groups.size))))
     centres = (averaging @ D.points).astype(D.points.dtype, copy=False)
@@ -276,7 +278,7 @@ def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = No
 
 
 def _standardised(points: Any) -> np.ndarray:
-    """Features in units of their spread, or the leading principal axes of them."""
+    """Return features divided by their standard deviation, reduced to at most `_MOST_AXES` principal axes."""
     if sparse.issparse(points):
         mean = np.asarray(points.mean(axis=0)).ravel()
         variance = np.asarray(points.multiply(points).mean(axis=0)).ravel() - mean**2
@@ -289,7 +291,7 @@ def _standardised(points: Any) -> np.ndarray:
     else:
         scaled = (points - mean) * factor
     if points.shape[1] > _MOST_AXES:
-        from sklearn.decomposition import TruncatedSVD  # 10 MB that others do without
+        from sklearn.decomposition import TruncatedSVD  # imported here, because it needs 10 MB of memory
 
         return TruncatedSVD(_MOST_AXES, random_state=0).fit_transform(scaled)
     return np.asarray(scaled.toarray() if sparse.issparse(scaled) else scaled, dtype=np.float64)

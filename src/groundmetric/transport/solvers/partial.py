@@ -1,4 +1,4 @@
-"""Partial and unbalanced transport: not all of the mass has to move. Exact, by dummy points."""
+"""Partial and unbalanced transport, solved exactly by exact transport with dummy points."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .exact import Solver, check_number, require_not_negative, solve_exact
 
 @dataclass(frozen=True)
 class Partial(Solver):
-    """The cheapest way to move a share of the mass; what is farthest from everything stays behind.
+    """Transport of a share of the mass at the lowest cost; the mass with the highest costs is not moved.
 
-    Exact: a dummy point on each side takes for nothing what stays behind. The potentials are those of the real points,
-    at the level where both dummies have the same, -h: h is the price at which leaving a unit behind would pay. Costs
-    must not be negative.
+    The solution is exact: a dummy point on each side receives the unmoved mass at cost 0. The potentials are those of
+    the real points, shifted by a constant that gives both dummy points the same potential -h: moving one unit
+    less would save 2 h. Costs must not be negative.
 
     Parameters
     ----------
     share : float, default=0.9
-        Share of the smaller side's mass that moves, above 0. 1 is exact transport where both sides have the same mass.
+        Share of the smaller side's mass that moves, above 0. 1 is exact transport if both sides have the same mass.
     max_pivots : int or None, default=None
-        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
-        practice.
+        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
+        reached in practice.
 
     Examples
     --------
@@ -52,9 +52,11 @@ class Partial(Solver):
         moved = self.share * min(total_a, total_b)
         wider = np.zeros((n + 1, m + 1))
         wider[:n, :m] = cost
-        wider[n, m] = cost.max() or 1.0  # from dummy to dummy would move more than asked for, at this price on top
-        left_a, left_b = max(total_a - moved, 0.0), max(total_b - moved, 0.0)
-        plan = solve_exact(wider, np.append(a, left_b), np.append(b, left_a), max_pivots=self.max_pivots)
+        wider[n, m] = (
+            cost.max() or 1.0
+        )  # penalty: a shipment between the dummy points would force more than `moved` to move
+        unmoved_a, unmoved_b = max(total_a - moved, 0.0), max(total_b - moved, 0.0)
+        plan = solve_exact(wider, np.append(a, unmoved_b), np.append(b, unmoved_a), max_pivots=self.max_pivots)
         real = (plan.rows < n) & (plan.cols < m)
         assert plan.potentials is not None
         u, v = plan.potentials
@@ -76,20 +78,20 @@ class Partial(Solver):
 
 @dataclass(frozen=True)
 class Unbalanced(Solver):
-    """Transport where mass may be created and destroyed: outliers and missing types need not be matched.
+    """Transport in which mass may be created and destroyed: outliers and missing types need not be matched.
 
-    Every unit created or destroyed costs `price`, so nothing moves farther than twice the price; the value includes
-    that. Exact: it is transport at the costs min(c, 2 price), plus a dummy point on the lighter side. Costs must not be
-    negative, and masses of the two sides may have other sums.
+    Every unit created or destroyed costs `price`, and the value includes this cost. Mass is moved only at costs up to
+    twice the price. The solution is exact: it is exact transport at the costs min(c, 2 price) with a dummy point on the
+    side with less mass. Costs must not be negative, and the total masses of the two sides may differ.
 
     Parameters
     ----------
     price : float
-        Price of mass that is created or destroyed, in units of the costs; required. The higher, the closer to exact
+        Cost of creating or destroying a unit of mass, in units of the costs; required. High prices approach exact
         transport.
     max_pivots : int or None, default=None
-        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
-        practice.
+        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
+        reached in practice.
 
     Examples
     --------
@@ -107,8 +109,8 @@ class Unbalanced(Solver):
     def __post_init__(self) -> None:
         if self.price is None:
             raise ValueError(
-                "solver 'unbalanced' needs a price: what creating or destroying a unit of mass costs, in units of the "
-                "costs, e.g. price=1.0; nothing moves farther than twice that"
+                "solver 'unbalanced' needs a price: the cost of creating or destroying a unit of mass, in units of the "
+                "costs, e.g. price=1.0; mass is moved only at costs up to twice the price"
             )
         check_number(self, "price", low=0.0, open_low=True)
         check_number(self, "max_pivots", low=0, whole=True)
@@ -124,17 +126,19 @@ class Unbalanced(Solver):
         np.minimum(cost, 2.0 * price, out=capped[:n, :m])
         sources, sinks = (np.append(a, -surplus), b) if surplus < 0 else (a, np.append(b, surplus) if surplus else b)
         plan = solve_exact(capped, sources, sinks, max_pivots=self.max_pivots)
-        inside = (plan.rows < n) & (plan.cols < m)
-        rows, cols, mass = plan.rows[inside], plan.cols[inside], plan.mass[inside]
-        worth = cost[rows, cols] <= 2.0 * price  # what is farther is destroyed here and created there
+        is_real = (plan.rows < n) & (plan.cols < m)
+        rows, cols, mass = plan.rows[is_real], plan.cols[is_real], plan.mass[is_real]
+        is_moved = (
+            cost[rows, cols] <= 2.0 * price
+        )  # at higher costs, mass is destroyed at the source and created at the sink
         assert plan.potentials is not None
         u, v = plan.potentials
-        level = u[n] if surplus < 0 else -v[m] if surplus > 0 else 0.0  # the dummy's potential becomes 0
+        level = u[n] if surplus < 0 else -v[m] if surplus > 0 else 0.0  # shifts the potential of the dummy point to 0
         return replace(
             plan,
-            rows=rows[worth],
-            cols=cols[worth],
-            mass=mass[worth],
+            rows=rows[is_moved],
+            cols=cols[is_moved],
+            mass=mass[is_moved],
             potentials=(u[:n] - level, v[:m] + level),
             basis=None,
             solver=self.name,

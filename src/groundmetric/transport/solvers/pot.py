@@ -1,4 +1,4 @@
-"""One solver for all functions of POT: it calls the function for each pair and adds bounds of the exact value."""
+"""Solver for functions of POT: calls the function for each pair and adds bounds of the exact value."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from .exact import Cloud, Distances, Solver, dual_value
 
 
 class POT(Solver):
-    """Transport by a function of POT (Python Optimal Transport), or by a function of your own that is called alike.
+    """Transport by a function of POT (Python Optimal Transport), or by any function with the same signature.
 
-    Functions with a parameter ``M`` get the costs: `ot.solve`, `ot.sinkhorn`, `ot.unbalanced.mm_unbalanced`. All others
-    get the points of the two distributions as their first two arguments, and need a Euclidean ground metric:
+    Functions with a parameter ``M`` receive the costs: `ot.solve`, `ot.sinkhorn`, `ot.unbalanced.mm_unbalanced`. Other
+    functions receive the points of the two distributions as first two arguments and need a Euclidean ground metric:
     `ot.solve_sample`, `ot.sliced_wasserstein_distance`, `ot.gaussian.empirical_bures_wasserstein_distance`. Masses are
-    passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to 1, and points without mass are left out.
+    passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to 1, and points without mass are excluded.
 
     The value of the plan is the number that the function returns, the ``value`` of an OTResult, or the cost of a
-    returned plan. Its bounds hold the value of exact transport: above, the cost of the returned plan, rounded to fit
-    the masses; below, that of potentials, made feasible (an option ``reg`` is taken for the strength of an entropy).
-    Without a plan, they come from means and variances or from the costs alone, and are wide.
+    returned plan. Its bounds contain the value of exact transport: the upper bound is the cost of the returned plan,
+    rounded to fit the masses; the lower bound is the dual value of the potentials, made feasible (an option ``reg`` is
+    interpreted as the strength of entropic regularisation). Without a plan, the bounds are computed from means and
+    variances or from the costs alone, and are wide.
 
     Parameters
     ----------
     function : callable
         Function of POT. It must return a number, a matrix (the plan) or an OTResult.
     **options : Any
-        Further arguments of the function. A whole number as ``seed`` gives the same random numbers for every pair.
+        Further arguments of the function. An integer ``seed`` gives the same random numbers for every pair.
 
     Examples
     --------
@@ -50,8 +51,8 @@ class POT(Solver):
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         parameters = inspect.signature(function).parameters
         unknown = sorted(set(options) - set(parameters))
-        if unknown and all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
-            raise TypeError(f"{function.__name__} has no option {unknown[0]!r}: it has {list(parameters)}")
+        if unknown and all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+            raise TypeError(f"{function.__name__} has no option {unknown[0]!r}: its parameters are {list(parameters)}")
         self.function, self.options = function, options
         self.on_points = "M" not in parameters
         self._masses = next((names for names in (("a", "b"), ("ws", "wt")) if names[0] in parameters), None)
@@ -77,22 +78,22 @@ class POT(Solver):
             return super().compare(x, y, distances)
         points = (np.ascontiguousarray(side.points, np.float64) for side in (x, y))
         value, plan, potentials = self._call(x.masses, y.masses, *points)
-        # A function that returns a number needs no matrix of costs.
+        # The cost matrix is needed only to evaluate a returned plan.
         cost = None if plan is None else distances(x.points, y.points)
         return self._result(value, plan, potentials, cost, x.masses, y.masses, moment_bounds(x, y))
 
     def _call(self, p: np.ndarray, q: np.ndarray, *points: np.ndarray, **costs: np.ndarray) -> tuple[Any, Any, Any]:
-        """Value, plan and potentials that the function returns, None where it has none."""
+        """Return value, plan and potentials of the function, None for results that it does not return."""
         options = dict(self.options)
         if isinstance(options.get("seed"), int):
-            # From a number, POT would seed a generator that all threads share.
+            # POT would use an integer to seed the global generator, which all threads share.
             options["seed"] = np.random.RandomState(options["seed"])
         if self._masses == ("a", "b"):
             options |= {"a": p, "b": q}
         elif self._masses is not None:
             options |= {"ws": p[:, None], "wt": q[:, None]}
         elif np.ptp(p) > 0 or np.ptp(q) > 0:
-            raise ValueError(f"{self.function.__name__} takes no masses, but those of the points differ")
+            raise ValueError(f"{self.function.__name__} does not accept masses, but the masses of the points differ")
         with np.errstate(all="ignore"):
             answer = self.function(*points, **costs, **options)
         if isinstance(answer, tuple):
@@ -113,7 +114,7 @@ class POT(Solver):
         q: np.ndarray,
         bounds: tuple[float, float],
     ) -> Plan:
-        """The answer as a Plan between masses of sum 1; `bounds` of the exact value are known without it."""
+        """Return the answer as a Plan between masses of sum 1; its bounds improve on `bounds`."""
         if value is None:
             value = np.vdot(plan, cost)  # type: ignore[arg-type]
         if not np.isfinite(value) or (plan is not None and not np.isfinite(plan).all()):
@@ -123,7 +124,7 @@ class POT(Solver):
             )
         low, high = bounds
         if cost is not None:
-            # Any plan that fits the masses costs at least the optimal value, that of independent points too.
+            # Every plan with these marginals costs at least the optimal value, including the independent coupling p qᵀ.
             upper = p @ cost @ q if plan is None else np.vdot(rounded(plan, p, q), cost)
             high = min(high, float(upper))
             low = min(max(low, self._lower(cost, p, q, plan, potentials)), high)
@@ -132,15 +133,17 @@ class POT(Solver):
         return Plan(float(value), rows, cols, mass, None, None, Status.APPROXIMATE, 0, self.name, (low, high))
 
     def _lower(self, cost: np.ndarray, p: np.ndarray, q: np.ndarray, plan: np.ndarray | None, potentials: Any) -> float:
-        """The best lower bound of the exact value that the answer proves.
+        """Return the best lower bound of the exact value from the answer.
 
-        Any potentials v of the sinks prove one: u is the largest that v allows, then v the largest that u allows.
+        Any potentials v of the sinks give a lower bound: u becomes the largest feasible potentials for v, then v the
+        largest feasible potentials for u.
         """
         candidates = [np.zeros(q.size)]
         if potentials is not None:
             candidates.append(np.nan_to_num(potentials[1]))
         if plan is not None and self.options.get("reg"):
-            # An entropic plan P has reg · log P + cost = u + v, whatever the units of the potentials that POT returns.
+            # An entropic plan P satisfies reg · log P + cost = u + v. The units of the potentials of POT depend on
+            # the function, so v is computed from P.
             candidates.append(p @ (cost + self.options["reg"] * np.log(np.maximum(plan, 1e-300))))
         bounds = []
         for v in candidates:
@@ -153,18 +156,18 @@ class POT(Solver):
 
 
 def rounded(plan: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A plan with the marginals a and b near one that nearly has them (Altschuler, Weed & Rigollet 2017)."""
+    """Round a plan to the marginals a and b (Altschuler, Weed & Rigollet 2017)."""
     sent = plan.sum(axis=1)
     plan = plan * np.minimum(a / np.where(sent > 0, sent, 1.0), 1.0)[:, None]
     received = plan.sum(axis=0)
     plan *= np.minimum(b / np.where(received > 0, received, 1.0), 1.0)
-    left_a, left_b = np.maximum(a - plan.sum(axis=1), 0.0), np.maximum(b - plan.sum(axis=0), 0.0)
-    total = left_b.sum()
-    return plan + left_a[:, None] * (left_b / total) if total > 0 else plan
+    missing_a, missing_b = np.maximum(a - plan.sum(axis=1), 0.0), np.maximum(b - plan.sum(axis=0), 0.0)
+    total = missing_b.sum()
+    return plan + missing_a[:, None] * (missing_b / total) if total > 0 else plan
 
 
 def moment_bounds(x: Cloud, y: Cloud) -> tuple[float, float]:
-    """Bounds of the exact distance from means and variances: Jensen, and the plan that couples independently."""
+    """Return bounds of the exact distance from means and variances (Jensen's inequality, independent coupling)."""
     means = x.masses @ x.points, y.masses @ y.points
     variances = (side.masses @ np.sum((side.points - m) ** 2, axis=1) for side, m in zip((x, y), means, strict=True))
     shift = float(np.linalg.norm(means[0] - means[1]))

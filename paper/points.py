@@ -1,4 +1,4 @@
-"""Baselines on points: transport under a named distance (Euclidean, Manhattan, cosine) or a linear map (PCA, LDA, NCA).
+"""Baselines on points: transport under a named distance (Manhattan, cosine) or a linear map (PCA, LDA, NCA).
 
 `PointLearner` is the adapter for methods that learn a linear map of points: it draws points with the label of their
 distribution, standardises and reduces their features, and turns the rows that `_learn` returns into a ground metric.
@@ -18,12 +18,12 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import check_labels, check_number
-from ..distances import pairwise_distances
-from ..distributions import Distributions, as_distributions
-from ..estimators._base import GroundMetricMethod
-from ..metrics.base import GroundMetric, euclidean
+from groundmetric._internal.types import DistributionsLike, LabelsLike, RandomState
+from groundmetric._internal.validation import check_labels, check_number
+from groundmetric.distances import pairwise_distances
+from groundmetric.distributions import Distributions, as_distributions
+from groundmetric.estimators._base import GroundMetricMethod
+from groundmetric.metrics.base import GroundMetric, euclidean
 
 # Ridge of a singular scatter within classes (fewer points than features), as a share of its mean diagonal.
 _RIDGE = 1e-6
@@ -171,10 +171,10 @@ def class_scatter(points: np.ndarray, codes: np.ndarray, weights: np.ndarray) ->
     members = codes == np.unique(codes)[:, None]  # (n_classes, n_points)
     mass = members * (weights / weights.sum())
     means = (mass @ points) / mass.sum(axis=1, keepdims=True)
-    apart = means - mass.sum(axis=1) @ means
-    around = points - members.T.astype(np.float64) @ means
-    between = (apart.T * mass.sum(axis=1)) @ apart
-    within = (around.T * mass.sum(axis=0)) @ around
+    mean_offsets = means - mass.sum(axis=1) @ means
+    point_offsets = points - members.T.astype(np.float64) @ means
+    between = (mean_offsets.T * mass.sum(axis=1)) @ mean_offsets
+    within = (point_offsets.T * mass.sum(axis=0)) @ point_offsets
     return between, within
 
 
@@ -235,7 +235,7 @@ def working_space(
     max_features: int,
     random: np.random.RandomState,
 ) -> WorkingSpace:
-    """Return all features if there are at most `max_features`, otherwise the leading principal components."""
+    """Return all features, if at most `max_features`, otherwise the leading principal components."""
     if centre.size <= max_features:
         return WorkingSpace(centre, scale, None)
     if points.shape[0] > _POINTS_FOR_AXES:
@@ -251,12 +251,12 @@ def principal_axes(
     n_points, n_features = points.shape
     roots = np.sqrt(weights)
     n_axes = min(n_axes, n_points, n_features)
-    few = n_axes <= min(n_points, n_features) // 2
-    if few and sparse.issparse(points) and n_points * n_features > _DENSE_ENTRIES:
+    truncated = n_axes <= min(n_points, n_features) // 2
+    if truncated and sparse.issparse(points) and n_points * n_features > _DENSE_ENTRIES:
         return _by_iteration(_centred_operator(points, roots, centre, scale), n_axes, random)
     dense = points.toarray() if sparse.issparse(points) else points
     centred = (dense.astype(np.float64) - centre) / scale * roots[:, None]
-    if few and min(centred.shape) > _SMALL:
+    if truncated and min(centred.shape) > _SMALL:
         return _by_iteration(centred, n_axes, random)
     return _by_covariance(centred, n_axes)
 
@@ -268,7 +268,7 @@ def _by_covariance(centred: np.ndarray, n_axes: int) -> np.ndarray:
     strength, vectors = eigh(gram, subset_by_index=(size - n_axes, size - 1))
     strength, vectors = strength[::-1], vectors[:, ::-1]
     useful = strength > 1e-12 * max(strength[0], 0.0)
-    if not useful.any():  # all points coincide, so that any axis will do
+    if not useful.any():  # all points coincide: any axis is valid
         return np.eye(1, centred.shape[1])
     vectors = vectors[:, useful]
     return _signed(vectors.T if tall else (vectors / np.sqrt(strength[useful])).T @ centred)
@@ -287,7 +287,7 @@ def _signed(axes: np.ndarray) -> np.ndarray:
 
 
 def _centred_operator(points: Any, roots: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> LinearOperator:
-    """Return diag(roots) (points - centre) / scale as an operator, so that sparse points stay sparse."""
+    """Return diag(roots) (points - centre) / scale as an operator, which keeps sparse points sparse."""
 
     def forward(x: np.ndarray) -> np.ndarray:
         x = x.ravel() / scale
@@ -342,12 +342,12 @@ class PointDistance:
 
 
 class _Plain(GroundMetricMethod, Baseline):
-    """Wasserstein distances under a named ground metric; `fit` only looks at the features' moments, if at all."""
+    """Wasserstein distances under a named ground metric; `fit` computes at most the moments of the features."""
 
     _name: ClassVar[str]
     _centred: ClassVar[bool] = False  # does the distance change when all points are shifted?
 
-    uses_labels = False  # so that a permutation test fits it once
+    uses_labels = False  # a permutation test then fits it once
 
     def __init__(self, *, standardise: bool = False) -> None:
         self.standardise = standardise
@@ -362,8 +362,6 @@ class _Plain(GroundMetricMethod, Baseline):
             self.metric_ = PointDistance(
                 self._name, self._features, centre if self._centred else None, spread(variance)
             )
-        elif self._name == "euclidean":  # few features take a faster way
-            self.metric_ = self._features
 
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
@@ -374,25 +372,6 @@ class _Plain(GroundMetricMethod, Baseline):
         return super().distances(A, B, n_jobs=n_jobs)
 
     distances.__doc__ = GroundMetricMethod.distances.__doc__
-
-
-class Euclidean(_Plain):
-    """Wasserstein distances with the Euclidean distance between points.
-
-    Parameters
-    ----------
-    standardise : bool, default=False
-        Divide every feature by its standard deviation over the training points.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], samples=["a", "b"])
-    >>> gm.baselines.Euclidean().fit(D).distances(D).tolist()
-    [[0.0, 5.0], [5.0, 0.0]]
-    """
-
-    _name = "euclidean"
 
 
 class Manhattan(_Plain):
@@ -407,7 +386,7 @@ class Manhattan(_Plain):
     --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], samples=["a", "b"])
-    >>> gm.baselines.Manhattan().fit(D).distances(D).tolist()
+    >>> Manhattan().fit(D).distances(D).tolist()
     [[0.0, 7.0], [7.0, 0.0]]
     """
 
@@ -427,7 +406,7 @@ class Cosine(_Plain):
     --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[1.0, 0.0], [0.0, 4.0]], samples=["a", "b"])
-    >>> gm.baselines.Cosine().fit(D).distances(D).tolist()
+    >>> Cosine().fit(D).distances(D).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
 
@@ -462,11 +441,11 @@ class PCAEuclidean(GroundMetricMethod, Baseline):
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> gm.baselines.PCAEuclidean(1).fit(D).components_.shape
+    >>> PCAEuclidean(1).fit(D).components_.shape
     (1, 2)
     """
 
-    uses_labels = False  # so that a permutation test fits it once
+    uses_labels = False  # a permutation test then fits it once
 
     def __init__(
         self,
@@ -512,7 +491,7 @@ class LinearDiscriminant(PointLearner):
     max_features : int, default=1000
         More features are reduced to as many principal components first.
     standardise : bool, default=True
-        Divide every feature by its standard deviation first, so that the shrinkage does not depend on units.
+        Divide every feature by its standard deviation first, which makes the shrinkage independent of units.
     random_state : int, RandomState or None, default=None
         Seed of the draw of points.
 
@@ -531,7 +510,7 @@ class LinearDiscriminant(PointLearner):
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> gm.baselines.LinearDiscriminant().fit(D, y).metric_.n_features
+    >>> LinearDiscriminant().fit(D, y).metric_.n_features
     2
     """
 
@@ -576,7 +555,7 @@ class NCA(PointLearner):
 
     Maximises the chance that a point, choosing a neighbour at random with near ones preferred, chooses one of its own
     class. The work is scikit-learn's; the defaults are metric-learn's (all components, 100 iterations), as in the
-    paper. Every step takes the distances between all pairs of points, so that their number is limited.
+    paper. Every step computes the distances between all pairs of points, which limits their number.
 
     Parameters
     ----------
@@ -591,7 +570,7 @@ class NCA(PointLearner):
     max_features : int, default=300
         More features are reduced to as many principal components first.
     standardise : bool, default=False
-        Divide every feature by its standard deviation first. The paper used the features as they are.
+        Divide every feature by its standard deviation first. The paper used unscaled features.
     random_state : int, RandomState or None, default=None
         Seed of the draw of points.
 
@@ -617,7 +596,7 @@ class NCA(PointLearner):
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> gm.baselines.NCA(1, max_iter=5, random_state=0).fit(D, y).components_.shape
+    >>> NCA(1, max_iter=5, random_state=0).fit(D, y).components_.shape
     (1, 2)
     """
 

@@ -1,0 +1,364 @@
+"""Planning of a study from a pilot cohort: accuracy and power as functions of the number of patients.
+
+Both are extrapolated from the pilot with a confidence band that makes few assumptions.
+
+- Accuracy a is expressed as the separation z = Φ⁻¹(a). More training patients do not lower it. For a discriminant with
+  separation Δ of the true means and p features it is Δ² / (2 √(Δ² + 4p/n)), so it grows at most with √n. The band at n
+  patients is therefore from the lower end of the interval of the pilot to its upper end times √(n/N).
+- The z-score of the permutation test, Φ⁻¹(1 - p), has a standard error of about 1. It grows with √n for a test of one
+  direction, and at most with n for a sum of squares over many features (PERMANOVA).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import norm
+from scipy.stats import t as student_t
+from sklearn.base import clone
+
+from .._internal.parallel import progress_bar
+from .._internal.types import DistributionsLike, LabelsLike, RandomState
+from .._internal.validation import ParameterError, check_labels, check_number, group_list, number_groups, resolve_seed
+from ..distributions import as_distributions
+from ..estimators.ensemble import GroundMetricEnsemble
+from .intervals import wilson_ends
+from .permutation import MERGE_WEIGHTS, merged_p_value, permutation_test
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Permutations of the test of association, which need no fit: the largest z-score is 3.54.
+_N_PERMUTATIONS = 4999
+# Pilot sizes, as shares of the patients, at which the accuracy is measured by subsampling.
+_SHARES = (0.5, 0.75)
+# Largest exponents with which separation and z-score grow with the number of patients (see above).
+_MAX_ACCURACY_GROWTH, _POWER_GROWTH = 0.5, (0.5, 1.0)
+# An upper limit beyond this many times the pilot is not reported: it is practically unlimited.
+_MAX_FACTOR = 50
+# Assumed standard error of the z-score of a permutation test: that of a z-test with a margin of 10 %.
+_Z_ERROR = 1.1
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Balanced accuracy and power of the permutation test as functions of the number of patients.
+
+    Parameters
+    ----------
+    n_patients : int
+        Patients of the pilot.
+    n_classes : int
+        Number of classes.
+    sizes : array of shape (n_sizes,)
+        Numbers of patients of subsamples of the pilot, the pilot itself last.
+    accuracies : array of shape (n_sizes,)
+        Held-out balanced accuracy of these, averaged over subsamples.
+    interval : tuple of two floats
+        Confidence interval of the balanced accuracy of the pilot.
+    growth : float
+        Estimated exponent with which the separation of the classes grows with the number of patients.
+    p : float
+        P-value of the pilot: that of the statistics of association of `permutation_test`, combined with that of the
+        held-out log-probability (a corrected t-test over patients) with the weights of `permutation_test`.
+    level : float
+        Significance level of the planned test.
+    confidence : float
+        Confidence level of the bands.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
+    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(4, random_state=0), D, y, n_subsamples=1)
+    >>> value, low, high = curve.power(60)
+    >>> bool(low < 0.9 < value <= high)
+    True
+    """
+
+    n_patients: int
+    n_classes: int
+    sizes: np.ndarray
+    accuracies: np.ndarray
+    interval: tuple[float, float]
+    growth: float
+    p: float
+    level: float
+    confidence: float
+
+    def accuracy(self, n: int) -> tuple[float, float, float]:
+        """Return the expected balanced accuracy on new patients after training on n patients, and its band.
+
+        Parameters
+        ----------
+        n : int
+            Number of patients, at least that of the pilot.
+
+        Returns
+        -------
+        value, low, high : float
+            Estimate, and ends of the confidence band.
+        """
+        ratio = self._ratio(n)
+        value, low, high = (self._separation(end) for end in (self.accuracies[-1], *self.interval))
+        ends = (value * ratio**self.growth, low, max(high, 0.0) * ratio**_MAX_ACCURACY_GROWTH)
+        value, low, high = (self._accuracy(end) for end in ends)
+        return value, min(low, value), max(high, value)
+
+    def power(self, n: int) -> tuple[float, float, float]:
+        """Return the power of the permutation test with n patients, and its band.
+
+        Parameters
+        ----------
+        n : int
+            Number of patients, at least that of the pilot.
+
+        Returns
+        -------
+        value, low, high : float
+            Estimate, and ends of the confidence band.
+        """
+        ratio = self._ratio(n)
+        z, low, high = self._z_scores()
+        slow, fast = _POWER_GROWTH
+        ends = (max(z, 0.0) * ratio ** (0.5 * (slow + fast)), max(low, 0.0) * ratio**slow, max(high, 0.0) * ratio**fast)
+        value, low, high = (float(norm.cdf(end - norm.ppf(1.0 - self.level))) for end in ends)
+        return value, low, high
+
+    def patients_for(self, power: float = 0.8) -> tuple[float, float, float]:
+        """Return the number of patients for a power, and its confidence interval.
+
+        Parameters
+        ----------
+        power : float, default=0.8
+            Power of the permutation test.
+
+        Returns
+        -------
+        value, low, high : float
+            Estimate and ends of the interval; infinite where the pilot does not exclude that there is no effect.
+        """
+        if not self.level < power < 1.0:
+            raise ParameterError("power", power, f": expected a number between {self.level:g} and 1")
+        needed = float(norm.ppf(1.0 - self.level) + norm.ppf(power))
+        z, low, high = self._z_scores()
+        slow, fast = _POWER_GROWTH
+        numbers = [
+            np.inf if score <= 0 else self.n_patients * max(needed / score, 0.0) ** (1.0 / growth)
+            for score, growth in ((z, 0.5 * (slow + fast)), (high, fast), (low, slow))
+        ]
+        value, low, high = (float(np.ceil(n)) for n in numbers)
+        return value, low, high
+
+    def describe(self, power: float = 0.8) -> str:
+        """Return sentences on the pilot, twice its size, and the number of patients for a power.
+
+        Parameters
+        ----------
+        power : float, default=0.8
+            Power of the permutation test.
+
+        Returns
+        -------
+        str
+            The sentences; they say if the pilot is too small for an upper limit of the number of patients.
+        """
+        value, low, high = self.patients_for(power)
+        accuracy, worst, best = self.accuracy(2 * self.n_patients)
+        lines = [
+            f"Pilot: {self.n_patients} patients, balanced accuracy {self.accuracies[-1]:.2f} "
+            f"[{self.interval[0]:.2f}, {self.interval[1]:.2f}], p = {self.p:.3g}.",
+            f"With {2 * self.n_patients} patients: accuracy {accuracy:.2f} [{worst:.2f}, {best:.2f}], "
+            "power {:.2f} [{:.2f}, {:.2f}].".format(*self.power(2 * self.n_patients)),
+        ]
+        if high <= _MAX_FACTOR * self.n_patients:
+            lines.append(f"Patients for a power of {power:g}: {value:.0f} [{low:.0f}, {high:.0f}].")
+        else:
+            estimate = f"at least {low:.0f}" if np.isfinite(low) else "unknown"
+            lines.append(
+                f"Patients for a power of {power:g}: {estimate}. The pilot is too small for an upper limit: it does "
+                "not exclude that the classes are nearly equal."
+            )
+        return "\n".join(lines)
+
+    def table(self, sizes: Any = None) -> DataFrame:
+        """Return accuracy and power for several numbers of patients.
+
+        Parameters
+        ----------
+        sizes : sequence of int or None, default=None
+            Numbers of patients, at least that of the pilot. None: 1, 1.5, 2, 3, 4, 6 and 8 times the pilot.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns patients, accuracy, accuracy low, accuracy high, power, power low and power high.
+        """
+        import pandas as pd
+
+        sizes = [round(self.n_patients * factor) for factor in (1, 1.5, 2, 3, 4, 6, 8)] if sizes is None else sizes
+        names = ["accuracy", "accuracy low", "accuracy high", "power", "power low", "power high"]
+        rows = [[*self.accuracy(n), *self.power(n)] for n in sizes]
+        table = pd.DataFrame(rows, columns=names)
+        table.insert(0, "patients", list(sizes))
+        return table
+
+    def _ratio(self, n: int) -> float:
+        if n < self.n_patients:
+            raise ParameterError("n", n, f": expected at least the {self.n_patients} patients of the pilot")
+        return n / self.n_patients
+
+    def _z_scores(self) -> tuple[float, float, float]:
+        z = float(norm.ppf(1.0 - min(self.p, 1.0 - 1e-9)))
+        reach = _Z_ERROR * float(norm.ppf(0.5 + self.confidence / 2))
+        # The smallest p-value of the permutations does not limit the effect from above.
+        return z, z - reach, np.inf if self.p <= 1.5 / (_N_PERMUTATIONS + 1) else z + reach
+
+    def _separation(self, accuracy: float) -> float:
+        """Return Φ⁻¹ of an accuracy on a scale on which chance is 1/2."""
+        chance = 1.0 / self.n_classes
+        binary = 0.5 + 0.5 * (accuracy - chance) / (1.0 - chance)
+        return float(norm.ppf(np.clip(binary, 1e-3, 1.0 - 1e-3)))
+
+    def _accuracy(self, separation: float) -> float:
+        chance = 1.0 / self.n_classes
+        return float(chance + (norm.cdf(separation) - 0.5) * 2.0 * (1.0 - chance))
+
+
+def learning_curve(
+    ensemble: GroundMetricEnsemble,
+    D: DistributionsLike,
+    y: LabelsLike,
+    *,
+    groups: LabelsLike | None = None,
+    strata: LabelsLike | None = None,
+    level: float = 0.05,
+    confidence: float = 0.95,
+    n_subsamples: int = 3,
+    random_state: RandomState = 0,
+    verbose: int = 0,
+) -> LearningCurve:
+    """Extrapolate accuracy and power from a pilot cohort to larger numbers of patients.
+
+    The ensemble is fitted to the pilot and to random halves and three quarters of its patients. The confidence band
+    rests on the pilot and on bounds of the growth only (see `groundmetric.evaluation.planning`); subsamples give the
+    estimate inside the band. Planned cohorts have the composition of the pilot: the same number of samples per patient
+    and the same class frequencies.
+
+    Parameters
+    ----------
+    ensemble : GroundMetricEnsemble
+        Ensemble for classes; a copy is fitted.
+    D : Distributions
+        The pilot cohort.
+    y : array-like of shape (n_distributions,)
+        Classes; these, groups and strata are matched by name where they carry names.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Patient of each distribution. None: each distribution is a patient.
+    strata : array-like of shape (n_distributions,) or None, default=None
+        Stratum (batch) of each distribution.
+    level : float, default=0.05
+        Significance level of the planned test.
+    confidence : float, default=0.95
+        Confidence level of the bands.
+    n_subsamples : int, default=3
+        Random subsamples of each size.
+    random_state : int, RandomState or None, default=0
+        Seed of the subsamples and permutations.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
+
+    Returns
+    -------
+    LearningCurve
+        Accuracy and power as functions of the number of patients.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
+    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(4, random_state=0), D, y, n_subsamples=1)
+    >>> curve.n_patients, curve.sizes.tolist()
+    (30, [15.0, 24.0, 30.0])
+    """
+    check_number("n_subsamples", n_subsamples, low=1, whole=True)
+    if ensemble.target != "classes":
+        raise ParameterError("target", ensemble.target, ": learning curves are available for classes")
+    D = as_distributions(D)
+    labels = check_labels(y, D.name_index)
+    classes, codes = np.unique(labels, return_inverse=True)
+    groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
+    numbered = number_groups(groups, len(D))
+    units = np.arange(len(D)) if numbered is None else numbered
+    n_units = int(units.max()) + 1
+    random = np.random.RandomState(resolve_seed(random_state) % 2**32)
+    subsets = [np.arange(len(D))]
+    for share in _SHARES:
+        for _ in range(n_subsamples):
+            rows = np.flatnonzero(np.isin(units, _stratified_subset(units, codes, share, random)))
+            # A subset in which a class has fewer than two patients cannot be held out.
+            if all(np.unique(units[rows][codes[rows] == c]).size >= 2 for c in range(classes.size)):
+                subsets.append(rows)
+    sizes, accuracies = [], []
+    with progress_bar(len(subsets), "learning curve", "fit", show=bool(verbose)) as bar, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # subsets of a cohort repeat its warnings
+        for rows in subsets:
+            parts = (None if part is None else [part[d] for d in rows] for part in (groups, strata))
+            fitted = clone(ensemble).fit(D[rows], labels[rows], **dict(zip(("groups", "strata"), parts, strict=True)))
+            hits = fitted.held_out_.argmax(axis=1) == codes[rows]
+            recalls = [
+                _patient_mean(hits[codes[rows] == c], units[rows][codes[rows] == c]) for c in range(classes.size)
+            ]
+            accuracies.append(float(np.mean(recalls)))
+            if len(accuracies) == 1:
+                log_gains = np.log(np.clip(fitted.held_out_[np.arange(rows.size), codes], 1e-3, 1.0) * classes.size)
+                gains = np.array([log_gains[units == unit].mean() for unit in np.unique(units)])
+                n_folds = np.unique(fitted.folds_).size
+            sizes.append(np.unique(units[rows]).size)
+            bar.update()
+    levels = np.unique(sizes)
+    means = np.array([np.mean([a for a, s in zip(accuracies, sizes, strict=True) if s == level]) for level in levels])
+    means[-1] = accuracies[0]
+    test = permutation_test(
+        ensemble, D, labels, groups=groups, strata=strata, statistic="association", n_permutations=_N_PERMUTATIONS,
+        random_state=random.randint(2**31),
+    )  # fmt: skip
+    p = merged_p_value([test.p, _p_of_gains(gains, n_folds)], MERGE_WEIGHTS)
+    quantile = float(norm.ppf(0.5 + confidence / 2))
+    # Interval of a mean of recalls, by the number of patients of the rarest class.
+    smallest = min(np.unique(units[codes == c]).size for c in range(classes.size))
+    ends = wilson_ends(accuracies[0], smallest * classes.size, quantile)
+    curve = LearningCurve(n_units, classes.size, levels.astype(float), means, ends, 0.0, p, level, confidence)
+    separations = [curve._separation(mean) for mean in means]
+    growth = 0.5 * _MAX_ACCURACY_GROWTH
+    if levels.size > 1 and min(separations) > 0:
+        slope = float(np.polyfit(np.log(levels), np.log(separations), 1)[0])
+        growth = 0.5 * (growth + float(np.clip(slope, 0.0, _MAX_ACCURACY_GROWTH)))
+    return LearningCurve(n_units, classes.size, levels.astype(float), means, ends, growth, p, level, confidence)
+
+
+def _stratified_subset(units: np.ndarray, codes: np.ndarray, share: float, random: np.random.RandomState) -> np.ndarray:
+    """Return a share of the patients, drawn within sets of patients with the same classes."""
+    profiles: dict[tuple[int, ...], list[int]] = {}
+    for unit in np.unique(units):
+        profiles.setdefault(tuple(np.unique(codes[units == unit]).tolist()), []).append(int(unit))
+    chosen = [random.permutation(members)[: max(2, round(share * len(members)))] for members in profiles.values()]
+    return np.concatenate(chosen)
+
+
+def _p_of_gains(gains: np.ndarray, n_folds: int) -> float:
+    """Return the one-sided p-value of the mean held-out gain over chance of the patients.
+
+    The variance is corrected for the overlap of training sets (Nadeau & Bengio 2003), so that the p-value stands in for
+    that of refits with permuted labels, which take minutes.
+    """
+    error = float(np.sqrt(gains.var(ddof=1) * (1.0 / gains.size + 1.0 / (n_folds - 1)))) or 1e-12
+    return max(float(student_t.sf(gains.mean() / error, n_folds - 1)), 1.0 / (_N_PERMUTATIONS + 1))
+
+
+def _patient_mean(values: np.ndarray, units: np.ndarray) -> float:
+    """Return the mean over patients of the mean over their distributions."""
+    return float(np.mean([values[units == unit].mean() for unit in np.unique(units)]))

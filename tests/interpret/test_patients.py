@@ -1,0 +1,55 @@
+"""Influence of single patients: planted outliers, groups, order of the input."""
+
+import numpy as np
+
+import groundmetric as gm
+
+
+def cohort(random, y, effect, n_features=30, n_points=15):
+    means = random.normal(size=(len(y), n_features))
+    means[:, :4] += effect * np.asarray(y)[:, None]
+    points = np.repeat(means, n_points, axis=0) + random.normal(size=(len(y) * n_points, n_features))
+    return gm.Distributions(points, np.repeat([f"s{i:02d}" for i in range(len(y))], n_points))
+
+
+def test_mislabelled_patient_is_first():
+    y = np.repeat([0, 1], 8)
+    D = cohort(np.random.default_rng(0), y, 3.0)
+    wrong = y.copy()
+    wrong[2] = 1
+    result = gm.interpret.influence(gm.GroundMetricEnsemble(random_state=0), D, wrong)
+    assert result.table()["patient"].iloc[0] == "s02"
+    assert result.scores[2] == result.scores.max()
+    assert result.scores[2] > result.score + 0.05
+
+
+def test_outlier_patient_is_first():
+    y = np.repeat([0, 1], 8)
+    D = cohort(np.random.default_rng(1), y, 0.0)
+    points = D.points.copy()
+    points[D.bounds[5] : D.bounds[6], :10] += 8.0
+    result = gm.interpret.influence(gm.GroundMetricEnsemble(random_state=0), D.with_points(points), y)
+    assert result.table()["patient"].iloc[0] == "s05"
+
+
+def test_conclusion_changes_where_the_p_value_crosses_the_level():
+    y = np.repeat([0, 1], 8)
+    D = cohort(np.random.default_rng(2), y, 1.0)
+    result = gm.interpret.influence(gm.GroundMetricEnsemble(random_state=0), D, y)
+    changed = (result.p_values <= 0.05) != (result.p <= 0.05)
+    assert np.array_equal(result.changes, changed)
+    assert 0 < changed.sum() < 16
+
+
+def test_groups_are_left_out_as_a_whole_and_order_does_not_matter():
+    y, patients = np.repeat([0, 1], 10), np.array([f"p{i // 2}" for i in range(20)])
+    D = cohort(np.random.default_rng(3), y, 1.0)
+    ensemble = gm.GroundMetricEnsemble(random_state=0)
+    result = gm.interpret.influence(ensemble, D, y, groups=patients)
+    assert result.names == sorted(set(patients))
+    order = np.random.default_rng(0).permutation(20)
+    shuffled = gm.interpret.influence(ensemble, D[order], y[order], groups=patients[order])
+    assert shuffled.names == result.names
+    np.testing.assert_allclose(shuffled.scores, result.scores, atol=1e-9)
+    np.testing.assert_allclose(shuffled.map_share, result.map_share, atol=1e-9)
+    np.testing.assert_allclose(result.map_share.sum(), 1.0)
