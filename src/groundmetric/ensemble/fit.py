@@ -235,6 +235,9 @@ class FittedEnsemble:
         total = np.cumsum(variances[::-1])
         kept = min(_MAX_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
         components = axes[:, ::-1][:, :kept].T @ stacked
+        # The sign of an eigenvector is arbitrary: the largest entry of a component is positive.
+        largest = np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], axis=1)
+        components *= np.where(largest < 0, -1.0, 1.0)
         return GroundMetric(components, geometry.features, variances=geometry.variances)
 
     def metric_weights(self, modality: str = "") -> dict[str, float]:
