@@ -66,6 +66,9 @@ def check_tutorial(names):
     assert genes.loc[genes["groundmetric_importance"].nlargest(10).index, "programme"].sum() >= 5
     assert names["accuracy"] >= 0.5
     assert names["by_type"].idxmax() == names["adata"].uns["truth"]["programme_type"]
+    first = names["change"].table().iloc[0]
+    assert first["kind"] == names["pilot"].uns["truth"]["programme_type"]
+    assert first["feature"].startswith("PROG")
 
 
 def check_counterfactual(names):

@@ -1,5 +1,7 @@
 """Genes, axes, cell types and cells of a report."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,8 @@ from groundmetric.report.results import (
     draw_cells,
     gene_cell_types,
     gene_importance,
+    patient_changes,
+    study_plan,
     type_bags,
 )
 from groundmetric.report.run import Run, Steps
@@ -104,3 +108,30 @@ def test_cell_types_get_no_share_of_an_uncertain_difference(results, run):
     table = type_table(uncertain)
     assert {value for row in table.rows for value in row[1:3]} == {None}
     assert describe_types(uncertain.types) == ["No cell type can be said to carry the difference between labels."]
+
+
+def test_changes_of_the_clearest_patients_are_the_programme_in_its_cell_type(run, results):
+    changes = patient_changes(Cohort(run, None, "cell_type"), Steps())
+    held_out = dict(zip(run.results.samples, run.results.held_out.max(axis=1), strict=True))
+    assert [patient["label"] for patient in changes] == ["control", "disease"]
+    assert {patient["patient"] for patient in changes} <= set(held_out)
+    for patient, sign in zip(changes, (1, -1), strict=True):
+        kind, gene, change, low, high, p = patient["rows"][0]
+        assert kind == run.cells.uns["truth"]["programme_type"]
+        assert gene.startswith("PROG")
+        assert sign * change > 0
+        assert low < change < high
+        assert p <= 0.05
+    results = dataclasses.replace(results, changes=changes)
+    first, _ = make_page(results).changes
+    assert first.caption == f"{changes[0]['patient']} (control): changes to disease"
+    assert first.rows[0][0] == f"{changes[0]['rows'][0][1]}, {run.cells.uns['truth']['programme_type']}"
+
+
+def test_the_plan_extrapolates_from_the_cohort(run, results):
+    plan = study_plan(Cohort(run, None, "cell_type"), Steps())
+    table = make_page(dataclasses.replace(results, plan=plan)).plan
+    assert table.rows[0][0] == 12  # the patients of the cohort
+    assert all(low <= value <= high for row in table.rows for value, low, high in (row[2], row[4]))
+    assert np.all(np.diff([row[3] for row in table.rows]) >= 0)  # power
+    assert "12 patients" in plan["text"]

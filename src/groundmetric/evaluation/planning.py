@@ -25,7 +25,7 @@ from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import ParameterError, check_labels, check_number, group_list, number_groups, resolve_seed
 from ..distributions import as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
-from .intervals import wilson_ends
+from .intervals import Predictions, interval
 from .permutation import MERGE_WEIGHTS, merged_p_value, permutation_test
 
 if TYPE_CHECKING:
@@ -317,6 +317,8 @@ def learning_curve(
                 log_gains = np.log(np.clip(fitted.held_out_[np.arange(rows.size), codes], 1e-3, 1.0) * classes.size)
                 gains = np.array([log_gains[units == unit].mean() for unit in np.unique(units)])
                 n_folds = np.unique(fitted.folds_).size
+                counts = np.eye(classes.size)[fitted.held_out_.argmax(axis=1)]
+                predictions = Predictions(codes, units, counts[None], None, 1.0 / n_folds)
             sizes.append(np.unique(units[rows]).size)
             bar.update()
     levels = np.unique(sizes)
@@ -327,10 +329,7 @@ def learning_curve(
         random_state=random.randint(2**31),
     )  # fmt: skip
     p = merged_p_value([test.p, _p_of_gains(gains, n_folds)], MERGE_WEIGHTS)
-    quantile = float(norm.ppf(0.5 + confidence / 2))
-    # Interval of a mean of recalls, by the number of patients of the rarest class.
-    smallest = min(np.unique(units[codes == c]).size for c in range(classes.size))
-    ends = wilson_ends(accuracies[0], smallest * classes.size, quantile)
+    ends = interval(predictions, "balanced_accuracy", accuracies[0], confidence=confidence)
     curve = LearningCurve(n_units, classes.size, levels.astype(float), means, ends, 0.0, p, level, confidence)
     separations = [curve._separation(mean) for mean in means]
     growth = 0.5 * _MAX_ACCURACY_GROWTH

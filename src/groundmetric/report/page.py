@@ -9,7 +9,7 @@ import platform
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -362,6 +362,8 @@ class Page:
     protocol: str
     gene_sets: list[Table | None]
     influence: Table | None = None
+    plan: Table | None = None
+    changes: list[Table] = field(default_factory=list)
 
 
 def make_page(results: Results, title: str | None = None) -> Page:
@@ -396,6 +398,8 @@ def make_page(results: Results, title: str | None = None) -> Page:
         protocol="" if scores is None else protocol_of(results, scores),
         gene_sets=gene_sets,
         influence=None if results.influence is None else influence_table(results.influence),
+        plan=None if results.plan is None else plan_table(results.plan),
+        changes=[change_table(k, patient, run.feature) for k, patient in enumerate(results.changes or [], 1)],
     )  # fmt: skip
 
 
@@ -735,6 +739,30 @@ def influence_table(influence: dict[str, Any]) -> Table:
     names = ("patient", "influence", "p", "score", "overlap", "map share")
     rows = [[row[name] for name in names] for row in influence["rows"]]
     return Table("influence", "Results without each patient", fields, rows)
+
+
+def plan_table(plan: dict[str, Any]) -> Table:
+    """Return accuracy and power by the number of patients, with bands."""
+    fields = [
+        Field("Patients", "d"), Field("Accuracy", ".2f"), Field("95% band of accuracy", ".2f", interval=True),
+        Field("Power", ".2f"), Field("95% band of power", ".2f", interval=True),
+    ]  # fmt: skip
+    rows = [[int(row[0]), row[1], tuple(row[1:4]), row[4], tuple(row[4:7])] for row in plan["rows"]]
+    return Table("plan", "Expected accuracy and power of the test at level 0.05 with more patients", fields, rows)
+
+
+def change_table(number: int, patient: dict[str, Any], feature: str) -> Table:
+    """Return the changes of a patient on the way to another label, the most certain first."""
+    fields = [
+        Field(feature.capitalize()), Field("Change", "+.2f"), Field("95% interval", "+.2f", interval=True),
+        Field("p", ".3f", "adjusted for all cell types and features"),
+    ]  # fmt: skip
+    rows = [
+        [name if kind == "all" else f"{name}, {kind}", change, (change, low, high), p]
+        for kind, name, change, low, high, p in patient["rows"]
+    ]
+    caption = f"{patient['patient']} ({patient['label']}): changes to {patient['other']}"
+    return Table(f"changes-{number}", caption, fields, rows)
 
 
 def protocol_of(results: Results, scores: Evaluation) -> str:

@@ -23,8 +23,16 @@ from .._anndata.store import N_TOP
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..ensemble.members import TransportView
-from ..evaluation import SizeAssociation, size_association
-from ..interpret import batch_effects, feature_significance, influence, over_representation, read_gmt, stability
+from ..evaluation import SizeAssociation, learning_curve, size_association
+from ..interpret import (
+    batch_effects,
+    counterfactual,
+    feature_significance,
+    influence,
+    over_representation,
+    read_gmt,
+    stability,
+)  # fmt: skip
 from ..interpret.axes import canonical_axes
 from ..interpret.flows import Bag, partners
 from ..interpret.relevance import relevance_in_bags
@@ -40,7 +48,8 @@ PATIENT_COLUMNS = ("patient", "donor", "subject", "individual", "participant")  
 FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50  # limits of warnings: per label, ratio of labels, per sample
 MAX_GENES = 300  # rows of the table of genes
 FEATURE_PERMUTATIONS = 1999  # testing one feature is a sort: many permutations are cheap
-INFLUENCE_CELLS = 60  # cells per sample in refits without a patient
+REFIT_CELLS = 60  # cells per sample in refits without a patient, of parts of the cohort, and for changes of a patient
+MAX_CHANGED, MAX_CHANGES = 4, 8  # patients whose changes are shown, and rows for each
 MAX_DECISIVE = 3  # with more patients that change the conclusion, the p-value is merely close to the level
 REFITS = 20  # of a single metric, for the stability of its genes
 PARTNERS = 5  # samples of every label that a sample is compared with
@@ -89,6 +98,8 @@ class Results:
     evaluation: Evaluation | None = None  # held-out scores of all methods, and the permutation test
     stability: Stability | None = None
     influence: dict[str, Any] | None = None  # results without each patient
+    plan: dict[str, Any] | None = None  # accuracy and power for larger numbers of patients
+    changes: list[dict[str, Any]] | None = None  # of single patients on the way to another label
     omitted: list[Note] = field(default_factory=list)
 
     def optional(self, title: str, compute: Callable[[], Any]) -> Any:
@@ -194,7 +205,11 @@ def _collect_tests(results: Results, permutations: int, steps: Steps) -> None:
         if answer is not None:
             results.evaluation = replace(scores, test=answer["test"])
             results.omitted += [Note(title, note) for note in answer["notes"]]
+    if run.results is not None and not run.is_ordered:
+        results.changes = results.optional("Changes of single patients", lambda: patient_changes(cohort, steps))
     if permutations and run.results is not None:
+        if not run.is_ordered:
+            results.plan = results.optional("Planning", lambda: study_plan(cohort, steps))
         results.influence = results.optional("Influence of patients", lambda: patient_influence(cohort, steps))
     if results.influence is not None:
         names = [row["patient"] for row in results.influence["rows"] if row["changes conclusion"]]
@@ -409,7 +424,7 @@ def patient_influence(cohort: Cohort, steps: Steps) -> dict[str, Any]:
         with steps.step("leaving out each patient"):
             y = cohort.numbers if cohort.run.is_ordered else cohort.read.y
             result = influence(
-                cohort.learner(max_points=INFLUENCE_CELLS), cohort.metric_features, y, groups=cohort.read.groups,
+                cohort.learner(max_points=REFIT_CELLS), cohort.metric_features, y, groups=cohort.read.groups,
                 strata=cohort.strata, verbose=steps.verbose,
             )  # fmt: skip
         rows = result.table().to_dict("records")
@@ -419,7 +434,54 @@ def patient_influence(cohort: Cohort, steps: Steps) -> dict[str, Any]:
         ]
         return {"p": result.p, "score": result.score, "rows": plain}
 
-    return cohort.run.cached("influence", [cohort.group_key, INFLUENCE_CELLS], compute)
+    return cohort.run.cached("influence", [cohort.group_key, REFIT_CELLS], compute)
+
+
+def patient_changes(cohort: Cohort, steps: Steps) -> list[dict[str, Any]]:
+    """Return the largest changes of the clearest patient of each label on the way to the nearest other label.
+
+    The clearest patient of a label has the highest held-out probability of the label.
+    """
+
+    def compute() -> list[dict[str, Any]]:
+        with steps.step("comparing single patients with other labels"):
+            D, y = cohort.metric_features.equalize(REFIT_CELLS), cohort.read.y
+            ensemble: Any = cohort.learner(max_points=REFIT_CELLS)
+            ensemble.fit(D, y, groups=cohort.read.groups, strata=cohort.strata)
+            labels = np.asarray(y)
+            changes = []
+            for k, label in enumerate(ensemble.classes_[:MAX_CHANGED]):
+                clearest = int(np.argmax(np.where(labels == label, ensemble.held_out_[:, k], -1.0)))
+                result = counterfactual(
+                    ensemble, D, y, D.names[clearest], annotation=cohort.annotation, groups=cohort.read.groups
+                )
+                table = result.table().head(MAX_CHANGES)
+                columns = ("kind", "feature", "change", "low", "high", "p")
+                rows = [
+                    [str(row[0]), str(row[1]), *map(float, row[2:])]
+                    for row in table[list(columns)].itertuples(index=False, name=None)
+                ]
+                changes.append({
+                    "patient": str(result.name), "label": str(result.label), "other": str(result.other),
+                    "neighbors": len(result.neighbors), "rows": rows,
+                })  # fmt: skip
+        return changes
+
+    return cohort.run.cached("changes", [cohort.group_key, cohort.type_key, REFIT_CELLS], compute)
+
+
+def study_plan(cohort: Cohort, steps: Steps) -> dict[str, Any]:
+    """Return accuracy and power of larger cohorts, extrapolated from this one."""
+
+    def compute() -> dict[str, Any]:
+        with steps.step("extrapolating to more patients"):
+            curve = learning_curve(
+                cohort.learner(max_points=REFIT_CELLS), cohort.metric_features, cohort.read.y,
+                groups=cohort.read.groups, strata=cohort.strata, n_subsamples=1, verbose=steps.verbose,
+            )  # fmt: skip
+        return {"rows": curve.table().to_numpy(dtype=float).tolist(), "text": curve.describe()}
+
+    return cohort.run.cached("plan", [cohort.group_key, REFIT_CELLS], compute)
 
 
 def refit_stability(cohort: Cohort, steps: Steps) -> Stability:
