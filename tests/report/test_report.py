@@ -191,7 +191,10 @@ def test_without_the_values_the_rest_is_shown(run_folder):
     run = Run.open(run_folder)
     results = collect(Run(run.cells, run.samples, None, run.findings))
     lacking = [note.title for note in results.omitted if "which the run does not have" in note.text]
-    assert lacking == ["Cell types of genes", "q-values of genes", "Baselines", "Influence of patients"]
+    assert lacking == [
+        "Cell types of genes", "q-values of genes", "Baselines", "Changes of single patients", "Planning",
+        "Influence of patients",
+    ]  # fmt: skip
     assert results.evaluation is None
     assert "ensemble members" in make_page(results).summary["Features"]  # which need no values
 

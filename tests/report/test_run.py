@@ -93,7 +93,10 @@ def test_the_page_names_steps_that_do_not_fit_the_budget(project, tmp_path):
     run = Run(run.cells, run.samples, run.source, run.findings)  # without a cache
     results = collect(run, steps=Steps(budget=1.0))
     omitted = {note.title for note in results.omitted if "no time remained of the budget of 1 s" in note.text}
-    assert omitted == {"Cell types of genes", "q-values of genes", "Baselines", "Influence of patients"}
+    assert omitted == {
+        "Cell types of genes", "q-values of genes", "Baselines", "Changes of single patients", "Planning",
+        "Influence of patients",
+    }  # fmt: skip
     assert results.warnings[-1].title == "Time budget exceeded"
 
 

@@ -744,8 +744,8 @@ def influence_table(influence: dict[str, Any]) -> Table:
 def plan_table(plan: dict[str, Any]) -> Table:
     """Return accuracy and power by the number of patients, with bands."""
     fields = [
-        Field("Patients", "d"), Field("Accuracy", ".2f"), Field("95% band of accuracy", ".2f", interval=True),
-        Field("Power", ".2f"), Field("95% band of power", ".2f", interval=True),
+        Field("Patients", "d"), Field("Accuracy", ".2f"), Field("95% band", ".2f", interval=True),
+        Field("Power", ".2f"), Field("95% band", ".2f", minor=True, interval=True),
     ]  # fmt: skip
     rows = [[int(row[0]), row[1], tuple(row[1:4]), row[4], tuple(row[4:7])] for row in plan["rows"]]
     return Table("plan", "Expected accuracy and power of the test at level 0.05 with more patients", fields, rows)

@@ -206,7 +206,10 @@ def _collect_tests(results: Results, permutations: int, steps: Steps) -> None:
             results.evaluation = replace(scores, test=answer["test"])
             results.omitted += [Note(title, note) for note in answer["notes"]]
     if run.results is not None and not run.is_ordered:
-        results.changes = results.optional("Changes of single patients", lambda: patient_changes(cohort, steps))
+        title = "Changes of single patients"
+        results.changes = results.optional(title, lambda: patient_changes(cohort, steps))
+        if results.changes == []:
+            results.omitted.append(Note(title, "a label has too few patients to leave out pairs of them"))
     if permutations and run.results is not None:
         if not run.is_ordered:
             results.plan = results.optional("Planning", lambda: study_plan(cohort, steps))
@@ -440,7 +443,7 @@ def patient_influence(cohort: Cohort, steps: Steps) -> dict[str, Any]:
 def patient_changes(cohort: Cohort, steps: Steps) -> list[dict[str, Any]]:
     """Return the largest changes of the clearest patient of each label on the way to the nearest other label.
 
-    The clearest patient of a label has the highest held-out probability of the label.
+    The clearest patient of a label has the highest held-out probability of the label. Small cohorts have no changes.
     """
 
     def compute() -> list[dict[str, Any]]:
@@ -448,6 +451,8 @@ def patient_changes(cohort: Cohort, steps: Steps) -> list[dict[str, Any]]:
             D, y = cohort.metric_features.equalize(REFIT_CELLS), cohort.read.y
             ensemble: Any = cohort.learner(max_points=REFIT_CELLS)
             ensemble.fit(D, y, groups=cohort.read.groups, strata=cohort.strata)
+            if not ensemble.fitted_.design:
+                return []  # no members that were trained without a given pair of patients
             labels = np.asarray(y)
             changes = []
             for k, label in enumerate(ensemble.classes_[:MAX_CHANGED]):
