@@ -13,8 +13,9 @@ from ._internal.types import DistributionsLike
 from .metrics.base import GroundMetric
 from .transport.cohort import check_cohorts, has_few_components, pairwise, resolve_metric, scaled_points
 from .transport.neighbors import pruned_distances
+from .transport.plan import Status
 from .transport.problem import Masses
-from .transport.solvers.exact import Solver, warn_of_pivot_limit
+from .transport.solvers.exact import Solver, warn_of_status
 
 __all__ = ["kneighbors", "pairwise_distances"]
 
@@ -167,7 +168,7 @@ def search_neighbors(
         with Threads(n_jobs) as threads:
             options = {"threads": threads, "max_pivots": max_pivots, "cost": ground.cost}
             exact, n_solves, stopped = pruned_distances(Masses.of(*cohorts), z, len(A), n_neighbors, **options)
-        warn_of_pivot_limit(stopped)
+        warn_of_status(Status.PIVOT_LIMIT, stopped)
         exact = np.ldexp(exact, exponent)
     else:
         exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)

@@ -101,13 +101,15 @@ def need(name: str, purpose: str = "this", extra: str = "single-cell") -> None:
         raise ModuleNotFoundError(f'{name} is needed for {purpose}: pip install "groundmetric[{extra}]"', name=name)
 
 
-def check_number(name: str, value: Any, *, low: float, above: bool = False, whole: bool = False) -> None:
-    """Raise unless a parameter is a finite number of at least `low` (`above`: greater than `low`)."""
+def check_number(
+    name: str, value: Any, *, low: float, high: float = np.inf, above: bool = False, whole: bool = False
+) -> None:
+    """Raise unless a parameter is a finite number from `low` to `high` (`above`: greater than `low`)."""
     kind: type = numbers.Integral if whole else numbers.Real
-    fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value < np.inf  # type: ignore[operator]
-    if not fits or (above and value == low):
+    fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high  # type: ignore[operator]
+    if not fits or value == np.inf or (above and value == low):
         expected = f"{'a whole number' if whole else 'a number'} {'above' if above else 'of at least'} {low:g}"
-        raise ParameterError(name, value, f": expected {expected}")
+        raise ParameterError(name, value, f": expected {expected}{f' and at most {high:g}' if high < np.inf else ''}")
 
 
 def check_class_weight(class_weight: str | None) -> None:

@@ -45,7 +45,7 @@ from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FORMAT, VERSION = "groundmetric.Predictor", 3
+FORMAT, VERSION = "groundmetric.Predictor", 4
 _TITLE = "saved TransportClassifier, TransportRegressor or TransportSurvival"
 
 # Share of the members that is ignored at either end when importances are averaged, against unstable members.

@@ -488,11 +488,11 @@ class ArrayReader:
             raise Damaged(f"{name} are not {n} positive numbers")
         return values
 
-    def mask(self, name: str, n: int) -> np.ndarray:
-        """Return a mask of length n."""
+    def mask(self, name: str, *shape: int) -> np.ndarray:
+        """Return a mask of this shape."""
         values = self.arrays[name]
-        if values.shape != (n,) or values.dtype != bool:
-            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected a mask of shape ({n},)")
+        if values.shape != shape or values.dtype != bool:
+            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected a mask of shape {shape}")
         return values
 
     def indices(self, name: str, limit: int) -> np.ndarray:

@@ -59,7 +59,8 @@ from ..learning.training import (
 from ..learning.triplets import candidates
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
-from ..transport.solvers.exact import Exact, warn_of_pivot_limit
+from ..transport.plan import Status
+from ..transport.solvers.exact import Exact, warn_of_status
 from ._base import GroundMetricMethod
 
 
@@ -467,7 +468,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             message = f"interrupted after {self.n_iter_} of {self.max_epochs} epochs: the metric learned so far is kept"
             warnings.warn(message, InterruptedWarning, stacklevel=3)
         if run.stopped_pivoting:
-            warn_of_pivot_limit(run.stopped_pivoting)
+            warn_of_status(Status.PIVOT_LIMIT, run.stopped_pivoting)
         if run.agreement < MIN_AGREEMENT and self.history_["active"][-1] == 0.0:
             message = (
                 f"all training triplets are satisfied, but only {run.agreement:.0%} of the training distributions are "

@@ -189,7 +189,7 @@ def nearest_candidates(
     finder, n = Finder(masses, z, threads, cost=cost), len(masses)
     rows, cols = np.triu_indices(n, 1)
     lower = np.full((n, n), np.inf)
-    lower[rows, cols] = lower[cols, rows] = finder.lower(rows, cols)
+    lower[rows, cols] = lower[cols, rows] = finder.by_lines(rows, cols)
     # One search per level: of all anchors in their first level, in their second level, and so on.
     masks: dict[tuple[Any, ...], np.ndarray] = {}
     for number, target in enumerate(labels.targets):
@@ -213,7 +213,7 @@ def nearest_agreement(
     finder, n = Finder(masses, z, threads, cost=cost), len(masses)
     rows, cols = np.triu_indices(n, 1)
     lower = np.full((n, n), np.inf)
-    lower[rows, cols] = lower[cols, rows] = finder.lower(rows, cols)
+    lower[rows, cols] = lower[cols, rows] = finder.by_lines(rows, cols)
     closest = np.argmin(nearest(lower, 1, finder.solve, finder.sharpen), axis=1)
     repeated = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=1)[codes] > 1)
     return float(np.mean(codes[closest[repeated]] == codes[repeated]))

@@ -60,19 +60,15 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
     """
     projections = [metric.project(cohort) for cohort in cohorts]
     for z, cohort in zip(projections, cohorts, strict=True):
-        _check_range(z, cohort)
+        extent = float(max(z.max(), -z.min()))  # a Python float, because the limit exceeds float32
+        if not extent <= _LARGEST:
+            row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
+            raise ValueError(
+                f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach "
+                f"{extent:.1e}, and the squares of such numbers are out of range: divide the points by a constant, or "
+                "remove points with codes for missing values"
+            )
     return projections
-
-
-def _check_range(z: np.ndarray, cohort: Distributions) -> None:
-    extent = float(max(z.max(), -z.min()))  # a Python float, because the limit exceeds float32
-    if not extent <= _LARGEST:
-        row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
-        raise ValueError(
-            f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach {extent:.1e}, "
-            "and the squares of such numbers are out of range: divide the points by a constant, or remove points "
-            "with codes for missing values"
-        )
 
 
 def owner_of(row: int, cohort: Distributions) -> Any:

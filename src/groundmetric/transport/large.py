@@ -118,25 +118,18 @@ def _basis(rows: np.ndarray, cols: np.ndarray, descent: Descent) -> Basis:
     return Basis(parent, potential, n)
 
 
-def solve_large_pairs(
-    selected: np.ndarray, first: np.ndarray, second: np.ndarray, points: Points, max_pivots: int, answers: Answers
+def solve_large_pair(
+    pair: int, first: int, second: int, points: Points, max_pivots: int | None, answers: Answers
 ) -> None:
-    """Solve the selected pairs in turn, with memory linear in the number of points, and write values but no bases.
-
-    `points.shares` is not read for distributions with equal masses.
-    """
-    limit = None if max_pivots < 0 else max_pivots
-    for pair in selected:
-        (x, a), (y, b) = (_side(points, distribution) for distribution in (first[pair], second[pair]))
-        plan = solve_large(x, y, a, b, Cost(points.cost), limit)
-        answers.value[pair], answers.pivots[pair] = plan.value, plan.pivots
-        answers.optimal[pair] = plan.status is Status.OPTIMAL
-
-
-def _side(points: Points, distribution: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the points of a distribution and their masses, None for equal masses."""
-    rows = slice(points.bounds[distribution], points.bounds[distribution + 1])
-    return points.z[rows], None if points.uniform[distribution] else points.shares[rows]
+    """Solve transport between two distributions with memory linear in the number of points; writes no basis."""
+    sides = []
+    for distribution in (first, second):
+        rows = slice(points.bounds[distribution], points.bounds[distribution + 1])
+        sides.append((points.z[rows], None if points.uniform[distribution] else points.shares[rows]))
+    (x, a), (y, b) = sides
+    plan = solve_large(x, y, a, b, Cost(points.cost), max_pivots)
+    answers.value[pair], answers.pivots[pair] = plan.value, plan.pivots
+    answers.optimal[pair] = plan.status is Status.OPTIMAL
 
 
 # Up to this number of costs, the simplex uses a cost matrix (18 MB, and 9 MB of rough costs).
@@ -232,16 +225,15 @@ class Descent:
             gaining = self._candidates.add(self._z, self._blocks, self.potential, _MORE, True, u)
             self._prove(u, self.potential[n:-1])
             if not gaining:
-                if not (may_cut and drop_idle_arcs(n, *basis[2:], self._dearest())):
+                if not may_cut:
                     return
                 may_cut = False
+                if not drop_idle_arcs(n, *basis[2:], paid_costs(self._z, p.cost, self.parent, self.flow)[1]):
+                    return
             elif self.pivots >= budget:
                 self.status = Status.PIVOT_LIMIT
                 return
         self.status = Status.TOLERANCE
-
-    def _dearest(self) -> float:
-        return paid_costs(self._z, self.problem.cost, self.parent, self.flow)[1]
 
     def _prove(self, u: np.ndarray, v: np.ndarray) -> None:
         """Store these potentials if their lower bound exceeds the current one."""

@@ -156,7 +156,7 @@ def _lowest(values: np.ndarray, count: int) -> np.ndarray:
     return mask & np.isfinite(values)
 
 
-class Finder:
+class Finder(LowerBounds):
     """Exact distances and lower bounds between distributions with fixed points; solved distances are stored.
 
     Parameters
@@ -176,24 +176,19 @@ class Finder:
         max_pivots: int | None = None,
         cost: Cost = Cost.EUCLIDEAN,
     ) -> None:
-        self._masses, self._z = masses, z
+        super().__init__(masses, z, threads, cost)
         self._options: dict[str, Any] = {"threads": threads, "memory": 0.0, "max_pivots": max_pivots, "cost": cost}
-        self._bounds = LowerBounds(masses, z, threads, cost)
         self._distances = np.full((len(masses), len(masses)), np.nan)
         self.stopped_pivoting = 0
         self.solves = 0
 
-    def lower(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return cheap bounds: the distance between means, and transport along principal axes."""
-        return self._bounds.by_lines(rows, cols)
-
     def sharpen(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return bounds from potentials, which take about a tenth of the time of a solve."""
-        if self._z.shape[1] == 1:  # `lower` is exact on a line
+        if self._z.shape[1] == 1:  # `by_lines` is exact on a line
             return np.zeros(rows.size)
         n = len(self._masses)
         pairs, inverse = np.unique(np.minimum(rows, cols) * n + np.maximum(rows, cols), return_inverse=True)
-        return self._bounds.by_potentials(*np.divmod(pairs, n))[inverse]
+        return self.by_potentials(*np.divmod(pairs, n))[inverse]
 
     def solve(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return exact distances."""
@@ -221,7 +216,7 @@ def pruned_distances(
     shift = n_rows if len(masses) > n_rows else 0
     shape = n_rows, len(masses) - shift
     rows, cols = (grid.ravel() for grid in np.indices(shape))
-    lower = finder.lower(rows, cols + shift).reshape(shape)
+    lower = finder.by_lines(rows, cols + shift).reshape(shape)
     if not shift:
         np.fill_diagonal(lower, np.inf)
     exact = nearest(

@@ -11,7 +11,7 @@ import numpy as np
 from .._internal.parallel import Threads, in_batches
 from ..metrics.base import Cost
 from . import _core
-from .large import solve_large_pairs
+from .large import solve_large_pair
 from .problem import (
     Bases,
     Masses,
@@ -177,7 +177,8 @@ class PairTransport:
         self._threads.map(self._solve_batch, [(selected[batch], enough[batch]) for batch in batches])
 
     def _solve_large(self, pair: int) -> None:
-        solve_large_pairs(np.array([pair]), self.first, self.second, self._points, self._max_pivots, self.answers)
+        limit = None if self._max_pivots < 0 else self._max_pivots
+        solve_large_pair(pair, self.first[pair], self.second[pair], self._points, limit, self.answers)
 
     def pull(self, selected: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
         """Return the gradient of ``coefficient @ solve(selected)`` for every point, of shape (n_points, n_components).

@@ -187,6 +187,18 @@ class Plan:
         )
 
 
+def embedded(plan: Plan, rows: np.ndarray, cols: np.ndarray, total: float) -> Plan:
+    """Return a plan between the points `rows` and `cols`, for a total mass of 1, as a plan between all points."""
+    return replace(
+        plan,
+        value=plan.value * total,
+        rows=rows[plan.rows],
+        cols=cols[plan.cols],
+        mass=plan.mass * total,
+        bounds=(plan.bounds[0] * total, plan.bounds[1] * total),
+    )
+
+
 @dataclass(frozen=True)
 class BoundedDistances:
     """Distances between distributions with proved lower and upper bounds; the result of `pairwise`.

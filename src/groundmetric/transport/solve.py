@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._internal.types import PointsLike
-from .plan import Basis, Plan
+from .plan import Basis, Plan, embedded
 from .problem import check_cost, check_masses, check_points
-from .solvers.exact import Cloud, Exact, Solver, check_number, resolve_solver, solve_exact
+from .solvers.exact import Cloud, Exact, Solver, resolve_solver, solve_exact
 
 if TYPE_CHECKING:
     from ..metrics.base import Cost
@@ -52,8 +52,8 @@ class Auto(Solver):
     _fewest: ClassVar[int] = 30
 
     def __post_init__(self) -> None:
-        check_number(self, "seconds", low=0.0, open_low=True)
-        check_number(self, "max_pivots", low=0, whole=True)
+        self._check("seconds", low=0.0, above=True)
+        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         n, m = cost.shape
@@ -245,15 +245,8 @@ def _compare(solver: Solver, x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.
     x_cloud, y_cloud = _cloud(x, a, rows), _cloud(y, b, cols)
     plan = solver.compare(solver.prepare(x_cloud, step.between), solver.prepare(y_cloud, step.between), step.between)
     total, has_all_points = float(a.sum()), rows.size == a.size and cols.size == b.size
-    return replace(
-        plan,
-        value=plan.value * total,
-        rows=rows[plan.rows],
-        cols=cols[plan.cols],
-        mass=plan.mass * total,
-        potentials=plan.potentials if has_all_points else None,  # points without mass have no potentials
-        bounds=(plan.bounds[0] * total, plan.bounds[1] * total),
-    )
+    plan = embedded(plan, rows, cols, total)
+    return plan if has_all_points else replace(plan, potentials=None)  # points without mass have no potentials
 
 
 def _cloud(points: np.ndarray, mass: np.ndarray, rows: np.ndarray) -> Cloud:

@@ -18,7 +18,7 @@ from .. import _core
 from ..cohort import is_projection
 from ..plan import Plan, Status
 from ..problem import TOTAL, integer_masses
-from .exact import Cloud, Distances, Solver, check_number, solve_exact
+from .exact import Cloud, Distances, Solver, solve_exact
 
 # Rounds of Lloyd's algorithm after the initial split.
 _ROUNDS = 5
@@ -110,8 +110,8 @@ class Coarse(Solver):
     on_points = True
 
     def __post_init__(self) -> None:
-        check_number(self, "n_groups", low=1, whole=True)
-        check_number(self, "max_pivots", low=0, whole=True)
+        self._check("n_groups", low=1, whole=True)
+        self._check("max_pivots", low=0, whole=True)
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Groups:
         points = np.ascontiguousarray(cloud.points, dtype=np.float64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ..._internal.validation import check_number
 from .. import _core
 from ..basis import Forest, run_simplex, true_flows, unplaced, without_rounding
 from ..plan import Basis, Plan, Status
@@ -98,25 +98,14 @@ class Solver:
         """
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
+    def _check(self, option: str, **limits: Any) -> None:
+        """Raise unless an option is None (its default) or a number within the limits of `check_number`."""
+        if getattr(self, option) is not None:
+            check_number(f"{option} of solver {self.name!r}", getattr(self, option), **limits)
+
     def __str__(self) -> str:
         options = (f"{option.name}={getattr(self, option.name)!r}" for option in fields(self))  # type: ignore[arg-type]
         return f"{self.name}({', '.join(options)})"
-
-
-def check_number(
-    solver: Any, option: str, *, low: float, high: float = math.inf, whole: bool = False, open_low: bool = False
-) -> None:
-    """Raise unless an option is None (its default) or a number within its range."""
-    value = getattr(solver, option)
-    if value is None:
-        return
-    kind = numbers.Integral if whole else numbers.Real
-    is_number = isinstance(value, kind) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high or (open_low and value == low) or value == math.inf:
-        least = f"above {low}" if open_low else f"of at least {low}"
-        most = "" if high == math.inf else f" and at most {high}"
-        noun = "a whole number" if whole else "a number"
-        raise ValueError(f"{option} of solver {solver.name!r} is {value!r}: expected {noun} {least}{most}")
 
 
 def require_not_negative(cost: np.ndarray, name: str) -> None:
@@ -156,10 +145,6 @@ def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
     return kind(**options)
 
 
-def warn_of_pivot_limit(stopped: int) -> None:
-    warn_of_status(Status.PIVOT_LIMIT, stopped)
-
-
 def warn_of_status(status: Status, count: int) -> None:
     """Warn that `count` solves ended with this status; the text of the status is the advice."""
     if count:
@@ -194,8 +179,8 @@ class Exact(Solver):
     name: ClassVar[str] = "exact"
 
     def __post_init__(self) -> None:
-        check_number(self, "max_pivots", low=0, whole=True)
-        check_number(self, "memory", low=0.0)
+        self._check("max_pivots", low=0, whole=True)
+        self._check("memory", low=0.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         return solve_exact(cost, a, b, max_pivots=self.max_pivots)

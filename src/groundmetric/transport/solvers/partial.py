@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..plan import Plan
-from .exact import Solver, check_number, require_not_negative, solve_exact
+from .exact import Solver, require_not_negative, solve_exact
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Partial(Solver):
     balanced: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_number(self, "share", low=0.0, high=1.0, open_low=True)
-        check_number(self, "max_pivots", low=0, whole=True)
+        self._check("share", low=0.0, high=1.0, above=True)
+        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         require_not_negative(cost, self.name)
@@ -62,15 +62,14 @@ class Partial(Solver):
         u, v = plan.potentials
         level = (u[n] - v[m]) / 2
         value = float(plan.mass[real] @ cost[plan.rows[real], plan.cols[real]])
-        return Plan(
+        return replace(
+            plan,
             value=value,
             rows=plan.rows[real],
             cols=plan.cols[real],
             mass=plan.mass[real],
             potentials=(u[:n] - level, v[:m] + level),
             basis=None,
-            status=plan.status,
-            pivots=plan.pivots,
             solver=self.name,
             bounds=(min(plan.bounds[0], value), value),
         )
@@ -112,8 +111,8 @@ class Unbalanced(Solver):
                 "solver 'unbalanced' needs a price: the cost of creating or destroying a unit of mass, in units of the "
                 "costs, e.g. price=1.0; mass is moved only at costs up to twice the price"
             )
-        check_number(self, "price", low=0.0, open_low=True)
-        check_number(self, "max_pivots", low=0, whole=True)
+        self._check("price", low=0.0, above=True)
+        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         require_not_negative(cost, self.name)

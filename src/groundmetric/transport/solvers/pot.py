@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..plan import Plan, Status
+from ..plan import Plan, Status, embedded
 from .exact import Cloud, Distances, Solver, dual_value
 
 
@@ -64,14 +63,7 @@ class POT(Solver):
         inner = np.ascontiguousarray(cost[np.ix_(rows, cols)])
         p, q = a[rows] / total, b[cols] / b.sum()
         plan = self._result(*self._call(p, q, M=inner), inner, p, q, (-np.inf, np.inf))
-        return replace(
-            plan,
-            value=plan.value * total,
-            rows=rows[plan.rows],
-            cols=cols[plan.cols],
-            mass=plan.mass * total,
-            bounds=(plan.bounds[0] * total, plan.bounds[1] * total),
-        )
+        return embedded(plan, rows, cols, total)
 
     def compare(self, x: Cloud, y: Cloud, distances: Distances) -> Plan:
         if not self.on_points:
