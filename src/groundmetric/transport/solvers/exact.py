@@ -99,9 +99,10 @@ class Solver:
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
     def _check(self, option: str, **limits: Any) -> None:
-        """Raise unless an option is None (its default) or a number within the limits of `check_number`."""
-        if getattr(self, option) is not None:
-            check_number(f"{option} of solver {self.name!r}", getattr(self, option), **limits)
+        """Raise unless an option is None, its default or a number within the limits of `check_number`."""
+        value = getattr(self, option)
+        if value is not None and value is not getattr(type(self), option):
+            check_number(f"{option} of solver {self.name!r}", value, **limits)
 
     def __str__(self) -> str:
         options = (f"{option.name}={getattr(self, option.name)!r}" for option in fields(self))  # type: ignore[arg-type]
