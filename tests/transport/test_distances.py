@@ -1,5 +1,7 @@
 """Matrices of distances between distributions."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -149,3 +151,14 @@ def test_an_empty_cohort_is_refused():
     D = gm.Distributions(np.eye(2), [0, 1])
     with pytest.raises(ValueError, match="no distributions"):
         gm.pairwise_distances(D[[]])
+
+
+def test_memory_does_not_grow_with_the_bases_of_all_pairs():
+    many = gm.Distributions(RNG.normal(size=(8000, 2)), np.repeat(np.arange(400), 20))
+    tracemalloc.start()
+    try:
+        gm.pairwise_distances(many)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 * 2**20  # 22 MB; with the bases of all pairs 65 MB

@@ -210,6 +210,7 @@ class ExactPairs:
 
         def solve(selected: np.ndarray) -> PairResults:
             values, optimal = np.ldexp(transport.solve(selected), self.exponent), transport.answers.optimal[selected]
+            transport.discard_bases()  # kept, the bases of all pairs would grow with their number
             done(selected.size)
             status = np.where(optimal, *np.array([Status.OPTIMAL, Status.PIVOT_LIMIT], object))
             return PairResults(values, np.where(optimal, values, 0.0), values, status)

@@ -224,8 +224,12 @@ class PairTransport:
         starts = zip(self._bases.offset[selected], self._nodes[selected], strict=True)
         return np.concatenate([np.empty(0, np.int64), *(np.arange(start, start + count) for start, count in starts)])
 
+    def discard_bases(self) -> None:
+        """Discard bases that are not stored; the next solve uses their memory for its pairs."""
+        self._moved = True
+
     def _allocate_unstored(self, selected: np.ndarray) -> None:
-        """Allocate the bases of pairs that are not stored, until points move."""
+        """Allocate the bases of pairs that are not stored, until points move or `discard_bases` is called."""
         if self._moved:
             self._bases.warm[~self._stored] = False
             self._used_nodes, self._moved = self._stored_nodes, False
