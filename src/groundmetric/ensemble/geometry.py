@@ -165,13 +165,12 @@ class Description:
     def pack(self, used: np.ndarray, rows: np.ndarray, prefix: str, arrays: dict[str, np.ndarray]) -> None:
         """Add the arrays of these features and distributions (ascending indices) that `StoredDescription` reads."""
         arrays |= {f"{prefix}.used": used, f"{prefix}.quantiles": self.quantiles_of(used)[rows]}
-        pack_distributions(self.columns(used)[rows], prefix, arrays)
+        pack_distributions(self.part(rows, used), prefix, arrays)
 
-    def columns(self, columns: np.ndarray) -> Distributions:
-        """Return the points for transport with these standardised features."""
-        scaling = self.scaling
-        points = standardise(self.transported.points[:, columns], scaling.centre[columns], scaling.scale[columns])
-        return self.transported.with_points(points)
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> Distributions:
+        """Return the points for transport of some distributions, with some standardised features."""
+        scaling, D = self.scaling, self.transported[rows]
+        return D.with_points(standardise(D.points[:, columns], scaling.centre[columns], scaling.scale[columns]))
 
     @cached_property
     def euclidean(self) -> Distributions:
@@ -252,8 +251,9 @@ class StoredDescription(Description):
         super().__init__(scaling, points, points, points.sizes)
         self.used, self.used_quantiles = used, quantiles
 
-    def columns(self, columns: np.ndarray) -> Distributions:
-        return self.transported.with_points(self.transported.points[:, np.searchsorted(self.used, columns)])
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> Distributions:
+        D = self.transported[rows]
+        return D.with_points(D.points[:, np.searchsorted(self.used, columns)])
 
     def quantiles_of(self, columns: np.ndarray) -> np.ndarray:
         return self.used_quantiles[:, :, np.searchsorted(self.used, columns)]
@@ -446,7 +446,9 @@ def centre_within(rows: np.ndarray, strata: np.ndarray | None = None) -> np.ndar
 def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return dense float64 points in units of the scale, 0 for constant features (infinite scale)."""
     dense = points.toarray() if sparse.issparse(points) else points
-    return (np.asarray(dense, dtype=np.float64) - centre) / scale
+    standardised = np.subtract(dense, centre, dtype=np.float64)
+    standardised /= scale
+    return standardised
 
 
 def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray) -> np.ndarray:

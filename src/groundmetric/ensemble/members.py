@@ -262,7 +262,7 @@ class _TrainingTasks(Sequence[Any]):
                     order[of_class] = np.arange(of_class.size) + order[of_class]
             rows = rows[np.sort(np.argsort(order, kind="stable")[:_MAX_TRAINING])]
         seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
-        D = geometry.description.columns(member.columns)[rows]
+        D = geometry.description.part(rows, member.columns)
         return self.refine, D, self.target.subset(rows), member.weights, seed
 
 
@@ -714,7 +714,7 @@ def _measure_member(task: tuple[Distributions, np.ndarray]) -> np.ndarray:
 
 
 def _weighted(description: Description, member: Member, rows: np.ndarray) -> Distributions:
-    D = description.columns(member.columns)[rows]
+    D = description.part(rows, member.columns)
     return D.with_points(D.points * member.weights)
 
 
