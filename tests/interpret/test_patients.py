@@ -53,3 +53,18 @@ def test_groups_are_left_out_as_a_whole_and_order_does_not_matter():
     np.testing.assert_allclose(shuffled.scores, result.scores, atol=1e-9)
     np.testing.assert_allclose(shuffled.map_share, result.map_share, atol=1e-9)
     np.testing.assert_allclose(result.map_share.sum(), 1.0)
+
+
+def test_in_large_cohorts_the_most_unusual_patients_are_left_out():
+    y = np.repeat([0, 1], 9)
+    D = cohort(np.random.default_rng(0), y, 3.0)
+    wrong, points = y.copy(), D.points.copy()
+    wrong[2] = 1
+    points[D.bounds[12] : D.bounds[13], :10] += 8.0
+    result = gm.interpret.influence(
+        gm.GroundMetricEnsemble(random_state=0), D.with_points(points), wrong, max_patients=6
+    )
+    assert len(result.names) == 6
+    assert result.n_patients == 18
+    assert {"s02", "s12"} <= set(result.names)
+    assert result.map_share.sum() < 1.0

@@ -336,6 +336,8 @@ class Geometry:
         part.landmarks = np.flatnonzero(np.isin(rows, self.landmarks))
         columns = np.searchsorted(self.landmarks, rows[part.landmarks])
         part.euclidean_distances = self.euclidean_distances[np.ix_(rows, columns)]
+        if self.marginals.complete:
+            part.marginals = self.marginals.subset(rows)
         return part
 
     @cached_property
@@ -386,6 +388,18 @@ class Marginals:
                 chosen = np.sort(keyed_generator(seed, "partners", names[i]).choice(chosen, count, replace=False))
             partners[i], values[i] = chosen, np.abs(quantiles[chosen] - quantiles[i]).mean(axis=1)
         return cls(partners, values)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the partners of each distribution are all other distributions."""
+        return self.partners.shape[1] == len(self.partners) - 1
+
+    def subset(self, rows: np.ndarray) -> Marginals:
+        """Return the distances between some distributions (ascending indices) of a complete set."""
+        selected = np.isin(self.partners[rows], rows)
+        shape = rows.size, rows.size - 1
+        partners = np.searchsorted(rows, self.partners[rows][selected]).reshape(shape)
+        return Marginals(partners, self.values[rows][selected].reshape(*shape, -1))
 
 
 def choose_landmarks(names: Sequence[Any], seed: int, n_landmarks: int = N_LANDMARKS) -> np.ndarray:

@@ -738,7 +738,10 @@ def influence_table(influence: dict[str, Any]) -> Table:
     ]  # fmt: skip
     names = ("patient", "influence", "p", "score", "overlap", "map share")
     rows = [[row[name] for name in names] for row in influence["rows"]]
-    return Table("influence", "Results without each patient", fields, rows)
+    title = "Results without each patient"
+    if len(rows) < influence["n_patients"]:
+        title = f"Results without one patient, for the {len(rows)} most unusual of {influence['n_patients']} patients"
+    return Table("influence", title, fields, rows)
 
 
 def plan_table(plan: dict[str, Any]) -> Table:

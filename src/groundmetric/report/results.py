@@ -435,7 +435,7 @@ def patient_influence(cohort: Cohort, steps: Steps) -> dict[str, Any]:
             {**row, "patient": str(row["patient"]), "changes conclusion": bool(row["changes conclusion"])}
             for row in rows
         ]
-        return {"p": result.p, "score": result.score, "rows": plain}
+        return {"p": result.p, "score": result.score, "n_patients": result.n_patients, "rows": plain}
 
     return cohort.run.cached("influence", [cohort.group_key, REFIT_CELLS], compute)
 
@@ -730,7 +730,7 @@ def type_bags(run: Run, cells: DrawnCells, type_key: str) -> tuple[list[str], li
     types, codes = _type_codes(run, type_key, np.flatnonzero(drawn & np.isin(sample.astype(str), training)))
     bags = []
     for view, member in members:
-        D = view.description.columns(member.columns)
+        D = view.description.part(np.arange(len(view.description)), member.columns)
         if D.order.max() >= codes.size:
             raise ValueError("the predictor of the run belongs to other cells: learn again")
         bags.append(Bag(D, codes[D.order], GroundMetric(np.diag(member.weights)), member.trained_on))
