@@ -33,16 +33,15 @@ QUICK, LEAST_COHORTS = 1 / 12, 4
 
 HEAD = """# Error rates of every number
 
-A p-value, an interval or a held-out score is only useful if it keeps its promise. This page measures the promises
-on simulated cohorts whose truth is known: how often a test rejects where labels have no effect, how much a held-out
-score exceeds the score on new patients, how often an interval contains the truth.
+This page measures error rates on simulated cohorts whose truth is known: how often a test rejects where labels have
+no effect, how much a held-out score exceeds the score on new patients, how often an interval contains the truth.
 
 Cohorts are Gaussian unless a design says otherwise: the cells of a sample scatter around the mean of the sample,
 sample means around the mean of their patient, and patients around the mean of their class and batch. *Measured* is
-the mean over simulated cohorts with 95 % confidence limits, *nominal* is the value that the number promises. A row
-*holds* unless the limits exclude the promise by more than a small tolerance: a rate may exceed its nominal value by
-a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Numbers that
-promise nothing are *descriptive*.
+the mean over simulated cohorts with 95 % confidence limits, *nominal* is the value that the number should have. A row
+*holds* unless the limits exclude the nominal value by more than a small tolerance: a rate may exceed its nominal value
+by a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Rows without a
+nominal value are *descriptive*.
 
 `make validity` measures everything again and writes this page (about {minutes:.0f} minutes on one core for the rows
 below); `make validity QUICK=1` takes a twelfth of the cohorts. Seed: {seed}. The last column is the number of simulated
@@ -51,7 +50,7 @@ cohorts. {summary}.
 
 PRELIMINARY = """\
 **Preliminary.** Some rows have as few as {low:.0%} of the cohorts of a full run. Their limits are wide: "yes" means
-that the limits do not exclude the promise, not that the promise was confirmed, and "**no**" may be sampling error. Not
+that the limits do not exclude the nominal value, not that it was confirmed, and "**no**" may be sampling error. Not
 measured for this page: {missing}.
 """
 
@@ -183,9 +182,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         measured = "{measured:.{d}f} [{low:.{d}f}, {high:.{d}f}]".format(**row, d=digits)
         exact = row["low"] == row["high"] and row["cohorts"] is None
         measured = f"{row['measured']:.2g}" if exact else measured
-        promised = math.isfinite(row["nominal"])
-        nominal = f"{row['nominal']:g}" if promised else ""
-        holds = "descriptive" if not promised else "yes" if row["holds"] else "**no**"
+        has_nominal = math.isfinite(row["nominal"])
+        nominal = f"{row['nominal']:g}" if has_nominal else ""
+        holds = "descriptive" if not has_nominal else "yes" if row["holds"] else "**no**"
         cohorts = row["cohorts"] or ""
         lines.append(f"| {row['number']} | {row['design']} | {measured} | {nominal} | {holds} | {cohorts} |")
     return "\n".join(lines)

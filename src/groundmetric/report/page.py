@@ -703,7 +703,7 @@ def score_table(scores: Evaluation) -> Table:
         Field("Method"), Field(name, ".2f"), Field("95% interval", ".2f", interval=True),
         Field("Lead", "+.2f", "of groundmetric over the method", minor=True),
         Field("95% interval of the lead", None, minor=True),
-        Field("p", ".2g", "of the lead, corrected by Holm", minor=True),
+        Field("p (Holm)", ".2g", "of the lead, corrected for the number of methods", minor=True),
         Field("s per fold", ".2g", minor=True),
     ]  # fmt: skip
     rows: list[list[Any]] = []
