@@ -22,16 +22,17 @@ from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from .geometry import ArrayReader, Description, Geometry, Scaling, StoredDescription
 from .members import (
+    DIAGONAL,
     EUCLIDEAN,
-    LINEAR,
     MARGINAL,
+    SUMMARIES,
     Design,
     EuclideanView,
-    LinearView,
     MarginalView,
     Member,
     MemberView,
     Refine,
+    SummaryView,
     TransportView,
     View,
     choose_design,
@@ -45,7 +46,7 @@ from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FORMAT, VERSION = "groundmetric.Predictor", 4
+FORMAT, VERSION = "groundmetric.Predictor", 5
 _TITLE = "saved TransportClassifier, TransportRegressor or TransportSurvival"
 
 # Share of the members that is ignored at either end when importances are averaged, against unstable members.
@@ -150,7 +151,7 @@ class FittedEnsemble:
             views.append((name, EuclideanView.fit(geometry)))
             if settings.verbose and design:
                 _announce(geometry, len(design) * len(settings.kinds), time.perf_counter() - started)
-            views += [(name, LinearView.fit(geometry, linear)) for linear in LINEAR]
+            views += [(name, SummaryView.fit(geometry, summary)) for summary in SUMMARIES]
             members[name] = trained = train_members(
                 geometry, target, folds, settings.kinds, left_out, settings.refine, **run
             )
@@ -163,7 +164,8 @@ class FittedEnsemble:
                 views.append((name, TransportView.fit(kind, geometry, [trained[m] for m in selected], measured)))
             marginal = _marginal_kind(settings.kinds)
             selected_members = [member for member in trained if member.kind == marginal]
-            views.append((name, MarginalView.fit(MARGINAL, geometry, selected_members)))
+            if selected_members:
+                views.append((name, MarginalView.fit(MARGINAL, geometry, selected_members)))
         held_out, stack = predict_held_out([view for _, view in views], target, folds, **run)
         return cls(geometries, target, settings, folds, design, members, views, held_out, stack)
 
@@ -212,22 +214,32 @@ class FittedEnsemble:
         projected points, which changes no distance, and those with less than 10⁻³ of the variance are left out.
         """
         geometry, weights = self.geometries[modality], self.metric_weights(modality)
-        scale = geometry.scaling.scale
+        scaling = geometry.scaling
         drawn = geometry.description.drawn.points
         points = drawn[np.linspace(0, drawn.shape[0] - 1, min(_MAX_POINTS, drawn.shape[0])).astype(int)]
-        axes = np.eye(geometry.n_features) if geometry.scaling.axes is None else geometry.scaling.axes
-        euclidean = axes / scale
-        # In units in which the projected points have total variance 1, as the shares of members sum to 1.
-        spread = float(np.sqrt(GroundMetric(euclidean).project(points).var(axis=0).sum()))
-        blocks = [np.sqrt(weights[EUCLIDEAN]) * (euclidean / spread if spread > 0 else euclidean)]
+        axes = np.eye(geometry.n_features) if scaling.axes is None else scaling.axes
+        covariance = np.cov(GroundMetric(axes / scaling.scale).project(points), rowvar=False, ddof=0)
+        covariance = covariance.reshape(len(axes), len(axes))
+
+        def scaled(square: np.ndarray) -> np.ndarray:
+            """Scale WᵀW on the axes: the projected points get total variance 1, as the shares of members sum to 1."""
+            variance = float(np.sum(square * covariance))
+            return square / variance if variance > 0 else square
+
+        # The metrics on the principal axes: Euclidean, and "linear" members.
+        square = weights[EUCLIDEAN] * scaled(np.eye(len(axes)))
+        linear = [member.weights for member in self.members[modality] if member.kind == "linear"]
+        for components in linear:
+            square += weights["linear"] / len(linear) * scaled(components.T @ components)
+        strengths, directions = np.linalg.eigh(square)
+        blocks = [(np.sqrt(np.maximum(strengths, 0.0)) * directions).T @ axes / scaling.scale]
         squares = np.zeros(geometry.n_features)
-        for kind, weight in weights.items():
-            if kind != EUCLIDEAN:
-                squares += weight * self.importances(kind, modality)
+        for kind in DIAGONAL:
+            squares += weights.get(kind, 0.0) * self.importances(kind, modality)
         used = np.flatnonzero(squares)
         if used.size:
             learned = np.zeros((used.size, geometry.n_features))
-            learned[np.arange(used.size), used] = np.sqrt(squares[used]) / scale[used]
+            learned[np.arange(used.size), used] = np.sqrt(squares[used]) / scaling.scale[used]
             blocks = [learned, *blocks]
         stacked = np.vstack(blocks)
         z = GroundMetric(stacked).project(points)
@@ -264,9 +276,10 @@ class FittedEnsemble:
 
     def importances(self, kind: str, modality: str = "") -> np.ndarray:
         """Return the mean share of each feature over the members of a kind, without the extreme quarters."""
-        squares = [m.squares(self.geometries[modality].n_features) for m in self.members[modality] if m.kind == kind]
+        geometry = self.geometries[modality]
+        squares = [member.squares(geometry.scaling) for member in self.members[modality] if member.kind == kind]
         if not squares:
-            return np.zeros(self.geometries[modality].n_features)
+            return np.zeros(geometry.n_features)
         mean = trim_mean(squares, _TRIMMED, axis=0)
         mean = mean if mean.any() else np.mean(squares, axis=0)
         return mean / (mean.sum() or 1.0)
@@ -369,7 +382,11 @@ class Predictor:
             modalities.append({"name": name, **scaling.pack(f"scaling{k}", arrays)})
             learned = [view for modality, view in self.views if modality == name and isinstance(view, MemberView)]
             if learned:
-                used = np.unique(np.concatenate([member.columns for view in learned for member in view.members]))
+                # At least one feature, because distributions without features are invalid.
+                columns = [m.columns for view in learned for m in view.members if m.kind in DIAGONAL] or [
+                    np.zeros(1, int)
+                ]
+                used = np.unique(np.concatenate(columns))
                 learned[0].description.pack(used, learned[0].landmarks, f"modality{k}", arrays)
         views = [
             {"modality": name, **model.pack(f"model{k}", arrays), **view.pack(f"view{k}", arrays)}
@@ -391,7 +408,11 @@ class Predictor:
         models = []
         for k, entry in enumerate(description["views"]):
             name = str(entry["modality"])
-            views.append((name, unpack_view(reader, entry, f"view{k}", scalings[name], stored[name], len(names))))
+            view = unpack_view(reader, entry, f"view{k}", scalings[name], stored[name], len(names))
+            views.append((name, view))
+            description_of = stored[name]
+            if isinstance(view, EuclideanView) and description_of is not None:
+                description_of.euclidean = view.points  # "linear" members project these points
             models.append(KernelModel.unpack(reader, entry, f"model{k}", len(names), target))
         weights = reader.numbers("weights", len(views))
         if not views or np.any(weights < 0) or not np.isclose(weights.sum(), 1.0):
@@ -435,7 +456,7 @@ def _announce(geometry: Geometry, n_members: int, seconds: float) -> None:
 
 
 def _marginal_kind(kinds: Sequence[str]) -> str:
-    return "univariate" if "univariate" in kinds else kinds[0]
+    return next((kind for kind in DIAGONAL if kind in kinds), "")
 
 
 # Prediction sets and prediction intervals

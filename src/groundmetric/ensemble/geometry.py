@@ -15,10 +15,13 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise as pairs_of
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.cluster import kmeans_plusplus
 from sklearn.utils.extmath import randomized_svd
 
 from .._internal.files import Damaged
@@ -39,6 +42,8 @@ _N_QUANTILES = 20
 MAX_EUCLIDEAN_COMPONENTS = 50
 # Points from which principal components and the width of mean embeddings are estimated.
 _MAX_ESTIMATION_POINTS = 4000
+# Clusters of points whose proportions describe a distribution, and steps of k-means.
+_N_CLUSTERS, _CLUSTER_STEPS = 20, 20
 # Bandwidths of mean embeddings, in units of the median distance between points, and random features of each.
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
 _N_FREQUENCIES = 200
@@ -66,6 +71,8 @@ class Scaling:
         Principal axes of the standardised features for Euclidean transport; None: the features themselves.
     width : float
         Median distance between points in that space, the unit of the bandwidths of mean embeddings.
+    clusters : array of shape (n_clusters, n_components)
+        Centres of clusters of points in that space (k-means).
     """
 
     seed: int
@@ -75,6 +82,7 @@ class Scaling:
     scale: np.ndarray
     axes: np.ndarray | None
     width: float
+    clusters: np.ndarray
 
     @classmethod
     def fit(cls, D: Distributions, seed: int, max_points: int) -> Scaling:
@@ -97,7 +105,13 @@ class Scaling:
         z = z[np.argsort(points @ random.normal(size=points.shape[1]), kind="stable")][random.permutation(len(z))]
         gaps = np.linalg.norm(z - np.roll(z, 1, axis=0), axis=1)
         width = float(np.median(gaps)) or 1.0
-        return cls(seed, D.common_size(max_points), n_marginal_points, centre, scale, axes, width)
+        clusters = _cluster_centres(z, seed)
+        return cls(seed, D.common_size(max_points), n_marginal_points, centre, scale, axes, width, clusters)
+
+    @property
+    def n_components(self) -> int:
+        """Dimensions of the points for Euclidean transport."""
+        return self.scale.size if self.axes is None else len(self.axes)
 
     def describe(self, D: Distributions) -> Description:
         """Return the description of training or new distributions, each independent of the other distributions."""
@@ -107,7 +121,7 @@ class Scaling:
 
     def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         """Add the arrays of the transformation, and return the numbers that JSON holds."""
-        arrays |= {f"{prefix}.centre": self.centre, f"{prefix}.scale": self.scale}
+        arrays |= {f"{prefix}.{name}": getattr(self, name) for name in ("centre", "scale", "clusters")}
         if self.axes is not None:
             arrays[f"{prefix}.axes"] = self.axes
         return {name: getattr(self, name) for name in ("seed", "n_points", "n_marginal_points", "width")}
@@ -121,7 +135,8 @@ class Scaling:
         counts, width = [int(entry[name]) for name in ("n_points", "n_marginal_points")], float(entry["width"])
         if min(counts) < 1 or not (np.isfinite(width) and width > 0):
             raise Damaged("numbers of points or the width are not positive")
-        return cls(int(entry["seed"]), counts[0], counts[1], centre, scale, axes, width)
+        clusters = reader.numbers(f"{prefix}.clusters", None, centre.size if axes is None else len(axes))
+        return cls(int(entry["seed"]), counts[0], counts[1], centre, scale, axes, width, clusters)
 
     def frequencies(self, bandwidth: float, n_components: int) -> np.ndarray:
         """Return the random frequencies of a mean embedding."""
@@ -153,7 +168,7 @@ class Description:
     def subset(self, rows: np.ndarray) -> Description:
         """Return the description of some of the distributions; features of single distributions are not recomputed."""
         part = Description(self.scaling, self.drawn[rows], self.transported[rows], self.sizes[rows])
-        for name in ("means", "deviations", "embedding", "quantiles"):
+        for name in ("means", "deviations", "embedding", "composition", "quantiles"):
             setattr(part, name, getattr(self, name)[rows])
         return part
 
@@ -215,6 +230,18 @@ class Description:
                 columns += [z.with_points(np.cos(phases)).means(), z.with_points(np.sin(phases)).means()]
             parts.append(np.hstack(columns))
         return np.vstack(parts)
+
+    @cached_property
+    def composition(self) -> np.ndarray:
+        """Centred log-ratios of the proportions of clusters of points, (n_distributions, n_clusters)."""
+        D = self.euclidean
+        nearest = np.concatenate(
+            [_nearest_centre(D.points[low:high], self.scaling.clusters) for low, high in pairs_of(D.bounds)]
+        )
+        shares = D.with_points((nearest[:, None] == np.arange(len(self.scaling.clusters))).astype(np.float64)).means()
+        # Half a point is added to each count: a logarithm needs positive proportions.
+        logs = np.log(shares + 0.5 / self.scaling.n_points)
+        return logs - logs.mean(axis=1, keepdims=True)
 
     @cached_property
     def quantiles(self) -> np.ndarray:
@@ -463,6 +490,23 @@ def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarra
     standardised = np.subtract(dense, centre, dtype=np.float64)
     standardised /= scale
     return standardised
+
+
+def _cluster_centres(points: np.ndarray, seed: int) -> np.ndarray:
+    """Return centres of clusters by k-means, with the same bits for any number of threads."""
+    n_clusters = min(_N_CLUSTERS, max(1, len(points) // 5))
+    random = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
+    centres = kmeans_plusplus(points, n_clusters, random_state=random)[0]
+    for _ in range(_CLUSTER_STEPS):
+        nearest = _nearest_centre(points, centres)
+        members = nearest == np.arange(n_clusters)[:, None]
+        used = members.any(axis=1)
+        centres[used] = (members[used] @ points) / members[used].sum(axis=1, keepdims=True)
+    return centres
+
+
+def _nearest_centre(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    return np.argmin(cdist(points, centres, "sqeuclidean"), axis=1)
 
 
 def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray) -> np.ndarray:

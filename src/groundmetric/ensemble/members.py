@@ -1,18 +1,22 @@
 """Ensemble members (ground metrics learned on unions of cross-validation folds) and views (kernels from members).
 
-A member is a diagonal metric on standardised features. There are three kinds:
+There are four kinds of members. The first three are diagonal metrics on standardised features, the last is a low-rank
+metric on their principal components:
 
 - "univariate": the weight of a feature is a moderated t statistic over distributions: how much farther distributions
   are from unlike than from like ones if only this feature is transported.
 - "anova": the weight is a moderated F statistic of the quantile functions of the feature.
 - "learned": the weights of "univariate" are the start of a `GroundMetricLearner` with a diagonal form.
+- "linear": W of ten rows maximises the leave-one-out likelihood of the labels (see `likelihood`), from the principal
+  axes as start.
 
 Members are trained on unions of cross-validation folds, which are keyed by name. For the prediction of fold f, a kernel
 entry between samples i and j may only use members that were trained on none of the folds f, F(i) and F(j), where F(i)
 is the fold of i. So the design of an ensemble is a list of sets of folds, one per member, such that any three folds are
 left out together by at least one member.
 
-A view turns distributions into a kernel, with the same kind of kernel for new distributions. It has a `name`,
+A view turns distributions into a kernel, with the same kind of kernel for new distributions. It has a `name`, a `group`
+(views of a group are similar and share a prior weight in stacking: "euclidean", "summary", "diagonal" or "linear"),
 `landmarks` (the training distributions that kernels have a column for; all of them in small cohorts), `kernel(fold)`
 between training distributions (rows) and landmarks, `kernel_to(description)` between new distributions and landmarks,
 and `distances` between all training distributions for maps, in units of their median. `kernel(fold)` is the kernel for
@@ -51,11 +55,12 @@ from .geometry import (
     complete_distances,
     pack_distributions,
 )
+from .likelihood import maximise_likelihood
 from .stacking import Classes, Target
 
 EUCLIDEAN = "euclidean"
 # Views of features of single distributions, by attribute of `Description`.
-LINEAR = ("means", "moments", "embedding")
+SUMMARIES = ("means", "moments", "embedding", "composition")
 MARGINAL = "marginal"
 
 Design = list[tuple[int, ...]]
@@ -149,16 +154,21 @@ def _trainable(design: Design, folds: np.ndarray, target: Target, groups: np.nda
     return all(target.can_train(~np.isin(folds, left_out), groups) for left_out in design)
 
 
-KINDS = ("univariate", "anova", "learned")
-# Features that a member uses at least and at most.
+# Kinds of members with a weight for each feature, and all kinds.
+DIAGONAL = ("univariate", "anova", "learned")
+KINDS = (*DIAGONAL, "linear")
+# Features that a diagonal member uses at least and at most.
 _MIN_FEATURES, _MAX_FEATURES = 3, 50
 # Residual variances are moderated by this share of their median: a feature that hardly varies among the training
 # distributions of a member may vary among new distributions.
 _VARIANCE_FLOOR = 0.05
-# Distributions that a "learned" member is trained on at most: the cost of an epoch is proportional to their number.
-_MAX_TRAINING = 128
+# Distributions that a "learned" and a "linear" member is trained on at most. An epoch of the triplet loss takes time
+# proportional to their number; the likelihood compares all pairs.
+_MAX_TRAINING, _MAX_LIKELIHOOD = 128, 40
+# Rows of W of a "linear" member, and points per distribution in its training, at most.
+_RANK, _MAX_TRAINING_POINTS = 10, 50
 
-# Map the distributions that a member is trained on (with the features of the member), their target, starting weights
+# Map the distributions that a member is trained on (in the coordinates of the member), their target, starting weights
 # and a seed to learned weights.
 Refine = Callable[[Distributions, Target, np.ndarray, int], np.ndarray]
 
@@ -174,7 +184,8 @@ class Member:
     left_out : tuple of int
         Cross-validation folds that the member was not trained on.
     trained_on : array of bool of shape (n_distributions,)
-        Distributions of all other folds. The triplet loss of a "learned" member uses at most 128 of them.
+        Distributions of all other folds. The loss of a "learned" member uses at most 128 of them, that of a "linear"
+        member 40.
     columns : array of int of shape (n_used,)
         Features with a weight.
     weights : array of shape (n_used,)
@@ -187,17 +198,41 @@ class Member:
     columns: np.ndarray
     weights: np.ndarray
 
+    def components(self, scaling: Scaling) -> np.ndarray:
+        """Return the components for standardised features."""
+        components = np.zeros((self.columns.size, scaling.scale.size))
+        components[np.arange(self.columns.size), self.columns] = self.weights
+        return components
+
+    def project(self, description: Description, rows: np.ndarray) -> Distributions:
+        """Return points for transport of some distributions; the metric is the Euclidean distance between them."""
+        D = description.part(rows, self.columns)
+        return D.with_points(D.points * self.weights)
+
     def metric(self, geometry: Geometry) -> GroundMetric:
         """Return the member as ground metric for points in the units of the input."""
-        components = np.zeros((self.columns.size, geometry.n_features))
-        components[np.arange(self.columns.size), self.columns] = self.weights / geometry.scaling.scale[self.columns]
+        components = self.components(geometry.scaling) / geometry.scaling.scale
         return GroundMetric(components, geometry.features, variances=geometry.variances)
 
-    def squares(self, n_features: int) -> np.ndarray:
-        """Return the share of each standardised feature in the squared weights, which is its importance."""
-        squares = np.zeros(n_features)
-        squares[self.columns] = self.weights**2
+    def squares(self, scaling: Scaling) -> np.ndarray:
+        """Return the share of each standardised feature in the squared components, which is its importance."""
+        squares = np.square(self.components(scaling)).sum(axis=0)
         return squares / (squares.sum() or 1.0)
+
+
+@dataclass(frozen=True)
+class LinearMember(Member):
+    """A low-rank metric; `columns` are all principal components, and `weights` has a row per row of W.
+
+    Points have the coordinates of `Description.euclidean`.
+    """
+
+    def components(self, scaling: Scaling) -> np.ndarray:
+        return self.weights if scaling.axes is None else self.weights @ scaling.axes
+
+    def project(self, description: Description, rows: np.ndarray) -> Distributions:
+        D = description.euclidean[rows]
+        return D.with_points(D.points @ self.weights.T)
 
 
 def train_members(
@@ -215,32 +250,47 @@ def train_members(
 
     "learned" members are independent tasks, which run in threads or on the configured cluster.
     """
-    members: dict[str, list[Member]] = {kind: [] for kind in kinds}
+    members: dict[tuple[str, tuple[int, ...]], Member] = {}
     training = _TrainingTasks(geometry, target, refine)
+    axes = _principal_axes(geometry) if "linear" in kinds else np.empty((0, 0))
     for left_out in design:
         trained_on = ~np.isin(folds, left_out)
         rows = np.flatnonzero(trained_on)
         subset = target.subset(rows)
-        if any(kind != "anova" for kind in kinds):
+        if "univariate" in kinds or "learned" in kinds:
             start = strongest_features(separation(geometry.marginals, subset, rows, len(geometry)))
         for kind in kinds:
-            weights = _anova_weights(geometry.quantiles[rows], subset) if kind == "anova" else start
-            columns = np.flatnonzero(weights)
-            member = Member(kind, left_out, trained_on, columns, weights[columns] / np.linalg.norm(weights))
-            (training.starts if kind == "learned" else members[kind]).append(member)
-    learned = dict.fromkeys(range(len(training)), np.empty(0))
+            member: Member
+            if kind == "linear":
+                member = LinearMember(kind, left_out, trained_on, np.arange(axes.shape[1]), axes)
+            else:
+                weights = _anova_weights(geometry.quantiles[rows], subset) if kind == "anova" else start
+                columns = np.flatnonzero(weights)
+                member = Member(kind, left_out, trained_on, columns, weights[columns] / np.linalg.norm(weights))
+            members[kind, left_out] = member
+            if kind in ("learned", "linear"):
+                training.starts.append(member)
     with progress_bar(len(training), "train ensemble members", "member", show=verbose) as bar:
         for number, weights in run_in_threads(_train_member, training, n_jobs):
-            learned[number] = weights
+            member = training.starts[number]
+            used = slice(None) if member.kind == "linear" else weights != 0
+            learned = replace(
+                member, columns=member.columns[used], weights=weights[used] if weights.ndim == 1 else weights
+            )
+            members[member.kind, member.left_out] = learned
             bar.update()
-    for start_member, weights in zip(training.starts, learned.values(), strict=True):
-        columns, used = start_member.columns, weights != 0
-        members["learned"].append(replace(start_member, columns=columns[used], weights=weights[used]))
-    return [member for kind in kinds for member in members[kind]]
+    return [members[kind, left_out] for kind in kinds for left_out in design]
+
+
+def _principal_axes(geometry: Geometry) -> np.ndarray:
+    """Return the axes of largest variance of the points for Euclidean transport, the start of "linear" members."""
+    points = geometry.description.euclidean.points
+    variances, axes = np.linalg.eigh(np.cov(points, rowvar=False, ddof=0).reshape(points.shape[1], -1))
+    return np.ascontiguousarray(axes[:, np.argsort(-variances, kind="stable")[:_RANK]].T)
 
 
 class _TrainingTasks(Sequence[Any]):
-    """Arguments of `Refine` for each "learned" member, made on access: all points together may exceed the memory."""
+    """Arguments of `Refine` for each trained member, made on access: all points together may exceed the memory."""
 
     def __init__(self, geometry: Geometry, target: Target, refine: Refine) -> None:
         self.geometry, self.target, self.refine = geometry, target, refine
@@ -251,8 +301,9 @@ class _TrainingTasks(Sequence[Any]):
 
     def __getitem__(self, number: Any) -> tuple[Refine, Distributions, Target, np.ndarray, int]:
         geometry, member = self.geometry, self.starts[number]
-        rows, base = np.flatnonzero(member.trained_on), geometry.scaling.seed
-        if rows.size > _MAX_TRAINING:
+        linear, base = member.kind == "linear", geometry.scaling.seed
+        rows, most = np.flatnonzero(member.trained_on), _MAX_LIKELIHOOD if linear else _MAX_TRAINING
+        if rows.size > most:
             order = keyed_uniform([geometry.names[row] for row in rows], base, "training", *member.left_out)
             if isinstance(self.target, Classes):
                 # The first of each class, then the second of each class, …: equal numbers, as far as they go.
@@ -260,10 +311,13 @@ class _TrainingTasks(Sequence[Any]):
                 for code in np.unique(codes):
                     of_class = by_order[codes[by_order] == code]
                     order[of_class] = np.arange(of_class.size) + order[of_class]
-            rows = rows[np.sort(np.argsort(order, kind="stable")[:_MAX_TRAINING])]
+            rows = rows[np.sort(np.argsort(order, kind="stable")[:most])]
         seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
-        D = geometry.description.part(rows, member.columns)
-        return self.refine, D, self.target.subset(rows), member.weights, seed
+        target = self.target.subset(rows)
+        if linear:
+            D = geometry.description.euclidean[rows].equalize(_MAX_TRAINING_POINTS, random_state=base)
+            return maximise_likelihood, D, target, member.weights, seed
+        return self.refine, geometry.description.part(rows, member.columns), target, member.weights, seed
 
 
 def _train_member(task: tuple[Refine, Distributions, Target, np.ndarray, int]) -> np.ndarray:
@@ -419,6 +473,7 @@ class EuclideanView:
     landmarks: np.ndarray
     to_landmarks: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     name: str = EUCLIDEAN
+    group = EUCLIDEAN
 
     @classmethod
     def fit(cls, geometry: Geometry) -> EuclideanView:
@@ -453,16 +508,15 @@ class EuclideanView:
     def unpack(
         cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, n: int
     ) -> EuclideanView:
-        n_components = scaling.scale.size if scaling.axes is None else len(scaling.axes)
         nearest = reader.numbers(f"{prefix}.nearest", None)
         if nearest.size < n:
             raise Damaged(f"{nearest.size} distances to nearest landmarks for {n} landmarks")
-        points = reader.distributions(prefix, n, n_components)
+        points = reader.distributions(prefix, n, scaling.n_components)
         return cls(points, _positive(entry["unit"]), nearest, np.arange(n))
 
 
 @dataclass(frozen=True)
-class LinearView:
+class SummaryView:
     """Inner products of features of distributions, each standardised over the training distributions.
 
     Attributes
@@ -482,9 +536,10 @@ class LinearView:
     scale: np.ndarray
     x: np.ndarray
     landmarks: np.ndarray
+    group = "summary"
 
     @classmethod
-    def fit(cls, geometry: Geometry, name: str) -> LinearView:
+    def fit(cls, geometry: Geometry, name: str) -> SummaryView:
         x = getattr(geometry.description, name)
         mean, deviation = x.mean(axis=0), x.std(axis=0)
         varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
@@ -516,7 +571,7 @@ class LinearView:
         return {"view": self.name}
 
     @classmethod
-    def unpack(cls, reader: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> LinearView:
+    def unpack(cls, reader: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> SummaryView:
         mean = reader.numbers(f"{prefix}.mean", {"means": 1, "moments": 2}.get(name, 0) * scaling.scale.size or None)
         scale, x = reader.scales(f"{prefix}.scale", mean.size), reader.numbers(f"{prefix}.x", n, mean.size)
         return cls(name, mean, scale, x, np.arange(n))
@@ -579,6 +634,10 @@ class MemberView:
         raise NotImplementedError
 
     @property
+    def group(self) -> str:
+        return "linear" if self.name == "linear" else "diagonal"
+
+    @property
     def distances(self) -> np.ndarray:
         distances = self._average(self.blocks, None)
         distances[self.landmarks, np.arange(self.landmarks.size)] = 0.0
@@ -609,10 +668,13 @@ class MemberView:
 
     def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         # One array for all members: in an .h5ad file every array takes about a millisecond.
-        arrays |= {
-            f"{prefix}.{name}": np.concatenate([getattr(member, name) for member in self.members])
-            for name in ("columns", "weights")
-        }
+        if self.name == "linear":
+            arrays[f"{prefix}.weights"] = np.stack([member.weights for member in self.members])
+        else:
+            arrays |= {
+                f"{prefix}.{name}": np.concatenate([getattr(member, name) for member in self.members])
+                for name in ("columns", "weights")
+            }
         arrays[f"{prefix}.trained_on"] = np.stack([member.trained_on[self.landmarks] for member in self.members])
         return {
             "view": MARGINAL if self.name == MARGINAL else "transport",
@@ -624,25 +686,34 @@ class MemberView:
 
     @classmethod
     def unpack(
-        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, stored: StoredDescription | None, n: int
+        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, stored: StoredDescription, n: int
     ) -> MemberView:
-        if entry["view"] not in (MARGINAL, "transport") or stored is None:
+        if entry["view"] not in (MARGINAL, "transport"):
             raise Damaged(f"the view {entry['view']!r} has no members")
-        columns = reader.indices(f"{prefix}.columns", stored.scaling.scale.size)
-        if not np.isin(columns, stored.used).all():
-            raise Damaged("a member uses features that are not in the file")
-        weights = reader.numbers(f"{prefix}.weights", columns.size)
-        if not np.all(weights > 0):
-            raise Damaged("weights of a member are not positive")
         kind, units, sizes = str(entry["kind"]), [_positive(unit) for unit in entry["units"]], entry["n_columns"]
-        trained_on = reader.mask(f"{prefix}.trained_on", len(units), n)
+        n_members, linear = len(units), kind == "linear"
+        trained_on = reader.mask(f"{prefix}.trained_on", n_members, n)
         if np.all(trained_on, axis=0).any():
             raise Damaged("a training distribution is left out by no member")
-        if any(size < 0 for size in sizes) or sum(sizes) != columns.size:
-            raise Damaged(f"members of {sizes} features have {columns.size} weights")
-        parts = [np.split(values, np.cumsum(sizes)[:-1]) for values in (columns, weights)]
         left_out = [tuple(map(int, folds)) for folds in entry["left_out"]]
-        members = [Member(kind, *args) for args in zip(left_out, trained_on, *parts, strict=True)]
+        if linear:
+            n_components = stored.scaling.n_components
+            columns = [np.arange(n_components)] * n_members
+            weights = list(reader.numbers(f"{prefix}.weights", n_members, None, n_components))
+        else:
+            features = reader.indices(f"{prefix}.columns", stored.scaling.scale.size)
+            if not np.isin(features, stored.used).all():
+                raise Damaged("a member uses features that are not in the file")
+            values = reader.numbers(f"{prefix}.weights", features.size)
+            if not np.all(values > 0):
+                raise Damaged("weights of a member are not positive")
+            if any(size < 0 for size in sizes) or sum(sizes) != features.size:
+                raise Damaged(f"members of {sizes} features have {features.size} weights")
+            columns, weights = (np.split(array, np.cumsum(sizes)[:-1]) for array in (features, values))
+        member = LinearMember if linear else Member
+        members: list[Member] = [
+            member(kind, *parts) for parts in zip(left_out, trained_on, columns, weights, strict=True)
+        ]
         if entry["view"] == MARGINAL:
             return MarginalView(MARGINAL, members, units, stored, np.arange(n))
         return TransportView(kind, members, units, stored, np.arange(n))
@@ -655,10 +726,10 @@ class TransportView(MemberView):
     def member_distances(
         self, member: Member, description: Description, rows: np.ndarray, columns: np.ndarray
     ) -> np.ndarray:
-        training = _weighted(self.description, member, columns)
+        training = member.project(self.description, columns)
         if description is self.description and np.array_equal(rows, columns):
             return pairwise(training).distances
-        return pairwise(_weighted(description, member, rows), training).distances
+        return pairwise(member.project(description, rows), training).distances
 
 
 @dataclass(frozen=True)
@@ -705,7 +776,7 @@ class _MeasuringTasks(Sequence[Any]):
         member, landmarks = self.members[number], self.geometry.landmarks
         out = np.flatnonzero(~member.trained_on)
         positions = np.searchsorted(out, landmarks[~member.trained_on[landmarks]])
-        return _weighted(self.geometry.description, member, out), positions
+        return member.project(self.geometry.description, out), positions
 
 
 def _measure_member(task: tuple[Distributions, np.ndarray]) -> np.ndarray:
@@ -713,12 +784,7 @@ def _measure_member(task: tuple[Distributions, np.ndarray]) -> np.ndarray:
     return pairwise(D, None if landmarks.size == len(D) else D[landmarks], n_jobs=1).distances
 
 
-def _weighted(description: Description, member: Member, rows: np.ndarray) -> Distributions:
-    D = description.part(rows, member.columns)
-    return D.with_points(D.points * member.weights)
-
-
-View = EuclideanView | LinearView | MemberView
+View = EuclideanView | SummaryView | MemberView
 
 
 def unpack_view(
@@ -732,8 +798,10 @@ def unpack_view(
     """Return the validated view of n landmarks from the output of `pack`; raise `Damaged` if it is invalid."""
     if entry["view"] == EUCLIDEAN:
         return EuclideanView.unpack(reader, entry, prefix, scaling, n)
-    if entry["view"] in LINEAR:
-        return LinearView.unpack(reader, entry["view"], prefix, scaling, n)
+    if entry["view"] in SUMMARIES:
+        return SummaryView.unpack(reader, entry["view"], prefix, scaling, n)
+    if stored is None:
+        raise Damaged("points of the training distributions are missing")
     return MemberView.unpack(reader, entry, prefix, stored, n)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Smallest probability in scores: limits the effect of a single wrong prediction.
 _FLOOR = 1e-3
+# Smallest sum of a kernel over other distributions, against a division by 0.
+_TINY = 1e-300
 # Ridge of the intercept of logistic regression: small, but enough to keep the Hessian regular.
 _INTERCEPT_RIDGE = 1e-3
 _MAX_NEWTON_STEPS = 30
@@ -36,7 +38,7 @@ STRENGTHS = np.array([0.03, 0.3, 3.0, 30.0, 300.0, 3000.0])
 _MAX_AXES = 64
 # Smallest gain over chance in stacking weights, and the same times the number of samples: smaller gains are noise.
 _MIN_GAIN, _MIN_GAIN_TIMES_N = 0.02, 2.0
-_GAIN_POWER = 2.0
+_GAIN_POWER = 3.0
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,21 @@ class Classes:
         """Return regressors (n_distributions, n_columns) that represent the label in a linear model of a feature."""
         return (self.codes[:, None] == np.unique(self.codes)).astype(np.float64)
 
+    def leave_one_out(self, kernel: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the loss of predicting each distribution by the others, and its derivative by minus the log kernel.
+
+        The loss is minus the mean log-probability of the true class, with balanced classes. The kernel is
+        exp(-distance), with zeros on the diagonal; with strata, only distributions of the same stratum are used.
+        """
+        weights = self.weights()
+        kernel = _within(kernel, self.strata) * weights
+        same = self.codes[:, None] == self.codes
+        total = kernel.sum(axis=1, keepdims=True) + _TINY
+        # A share of the total keeps the logarithm finite where no distribution of the class is near.
+        own = (kernel * same).sum(axis=1, keepdims=True) + _FLOOR * total
+        loss = -float(np.mean(weights * np.log(own / total)[:, 0]))
+        return loss, weights[:, None] * kernel * ((same + _FLOOR) / own - 1.0 / total) / len(self)
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -286,6 +303,16 @@ class Numbers:
 
     def regressors(self) -> np.ndarray:
         return self.values[:, None]
+
+    def leave_one_out(self, kernel: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return half the squared error of kernel regression in units of the variance, and its derivative."""
+        values = self.labels
+        kernel = _within(kernel, self.strata)
+        total = kernel.sum(axis=1) + _TINY
+        predictions = kernel @ values / total
+        errors = (predictions - values) / (len(self) * (float(np.var(values)) or 1.0))
+        loss = 0.5 * float(errors @ (predictions - values))
+        return loss, -(errors / total)[:, None] * kernel * (values - predictions[:, None])
 
 
 @dataclass(frozen=True)
@@ -407,6 +434,11 @@ def _balanced(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return weights * scale[codes]
 
 
+def _within(kernel: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
+    """Return the kernel with zeros between strata."""
+    return kernel if strata is None else kernel * (strata[:, None] == strata)
+
+
 @dataclass(frozen=True)
 class KernelModel:
     """Logistic or ridge regression in the space of a centred kernel, mixed over penalties.
@@ -523,24 +555,44 @@ class Stack:
 
     @classmethod
     def fit(
-        cls, kernels: Sequence[np.ndarray], target: Target, folds: np.ndarray, landmarks: np.ndarray | None = None
+        cls,
+        kernels: Sequence[np.ndarray],
+        prior: np.ndarray,
+        target: Target,
+        folds: np.ndarray,
+        landmarks: np.ndarray | None = None,
     ) -> Stack:
         """Fit a model to each kernel between training distributions and landmarks, weighted by held-out predictions."""
         fits = [KernelModel.fit(kernel, target, folds, landmarks) for kernel in kernels]
         held_out = [predictions for _, predictions in fits]
-        return cls([model for model, _ in fits], stacking_weights(held_out, target, folds))
+        return cls([model for model, _ in fits], stacking_weights(held_out, prior, target, folds))
 
     def predict_views(self, kernels: Sequence[np.ndarray], target: Target) -> np.ndarray:
         """Return predictions of each view, (n_views, n_distributions, ...)."""
         return np.array([model.predict(k, target) for model, k in zip(self.models, kernels, strict=True)])
 
 
-def stacking_weights(held_out: Sequence[np.ndarray], target: Target, folds: np.ndarray) -> np.ndarray:
-    """Return weights of views, proportional to the squared gain of their held-out score over chance."""
+def prior_weights(groups: Sequence[str]) -> np.ndarray:
+    """Return prior weights of views that are equal for all groups of similar views.
+
+    Views of a group make similar errors: with equal weights for views, the largest group would dominate the mean.
+
+    >>> prior_weights(["summary", "summary", "euclidean"]).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    sizes = Counter(groups)
+    return np.array([1.0 / sizes[group] for group in groups])
+
+
+def stacking_weights(
+    held_out: Sequence[np.ndarray], prior: np.ndarray, target: Target, folds: np.ndarray
+) -> np.ndarray:
+    """Return weights of views: the third power of the gain of their held-out score over chance, times their prior."""
     chance = target.score(target.chance(folds))
     gains = np.array([target.score(predictions) - chance for predictions in held_out])
     gains = np.maximum(gains, max(_MIN_GAIN, _MIN_GAIN_TIMES_N / len(target))) ** _GAIN_POWER
-    return gains / gains.sum()
+    weights = prior * gains
+    return weights / weights.sum()
 
 
 def combine(weights: np.ndarray, predictions: np.ndarray) -> np.ndarray:
@@ -588,17 +640,22 @@ def predict_held_out(
     return HeldOut(predictions, by_view), full_stack
 
 
+# Training kernels, test kernels, prior weights, target and folds of the training distributions, landmarks.
+_FoldTask = tuple[list[np.ndarray], list[np.ndarray], np.ndarray, Target, np.ndarray, np.ndarray]
+
+
 class _FoldTasks(Sequence[Any]):
     """Kernels and labels for the stack of each fold, and of all folds (last); made on access."""
 
     def __init__(self, views: Sequence[View], target: Target, folds: np.ndarray) -> None:
         self.views, self.target, self.fold_of = views, target, folds
+        self.prior = prior_weights([view.group for view in views])
         self.folds: list[int | None] = [*map(int, np.unique(folds)), None]
 
     def __len__(self) -> int:
         return len(self.folds)
 
-    def __getitem__(self, number: Any) -> tuple[list[np.ndarray], list[np.ndarray], Target, np.ndarray, np.ndarray]:
+    def __getitem__(self, number: Any) -> _FoldTask:
         fold, landmarks = self.folds[number], self.views[0].landmarks
         train, test = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
         columns = np.flatnonzero(self.fold_of[landmarks] != fold)
@@ -606,15 +663,14 @@ class _FoldTasks(Sequence[Any]):
         return (
             [kernel[np.ix_(train, columns)] for kernel in kernels],
             [kernel[np.ix_(test, columns)] for kernel in kernels],
+            self.prior,
             self.target.subset(train) if fold is not None else self.target,
             self.fold_of[train],
             np.searchsorted(train, landmarks[columns]),
         )
 
 
-def _fit_fold(
-    task: tuple[list[np.ndarray], list[np.ndarray], Target, np.ndarray, np.ndarray],
-) -> tuple[Stack, np.ndarray]:
-    training_kernels, test_kernels, target, folds, landmarks = task
-    stack = Stack.fit(training_kernels, target, folds, landmarks)
+def _fit_fold(task: _FoldTask) -> tuple[Stack, np.ndarray]:
+    training_kernels, test_kernels, prior, target, folds, landmarks = task
+    stack = Stack.fit(training_kernels, prior, target, folds, landmarks)
     return stack, target.decode(stack.predict_views(test_kernels, target))

@@ -350,7 +350,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             self.metric_, self.metric_weights_ = self.metrics_[""], fitted.metric_weights()
             self.components_ = self.metric_.components
             self.members_ = [replace(member, trained_on=member.trained_on[back]) for member in fitted.members[""]]
-            squares = [member.squares(self.n_features_in_) for member in self.members_]
+            scaling = fitted.geometries[""].scaling
+            squares = [member.squares(scaling) for member in self.members_]
             self.importances_ = np.array(squares).reshape(-1, self.n_features_in_)
         if self.small_:
             n_points = min(geometry.scaling.n_points for geometry in geometries.values())

@@ -12,6 +12,7 @@ from scipy.stats import t as student_t
 from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import ParameterError, check_number, group_list, keyed_generator
 from ..distributions import Distributions, as_distributions
+from ..ensemble.members import DIAGONAL
 from ..estimators.ensemble import GroundMetricEnsemble
 from ._inputs import annotation_of, check_confidence, classes_of, frame
 from .flows import Shipments, shipping
@@ -191,7 +192,8 @@ def counterfactual(
     coded = coded.equalize()
     position = {str(n): d for d, n in enumerate(names)}
     trained_on = np.array([[m.trained_on[position[str(n)]] for n in D.names] for m in fitted.members[""]])
-    columns = np.unique(np.concatenate([member.columns for member in fitted.members[""]]))
+    diagonal = [member.columns for member in fitted.members[""] if member.kind in DIAGONAL]
+    columns = np.unique(np.concatenate(diagonal)) if diagonal else np.arange(D.shape[1])
     changes, costs = [], []
     for partner in [*sides[0], *sides[1]]:
         eligible = np.flatnonzero(~trained_on[:, subject] & ~trained_on[:, partner])

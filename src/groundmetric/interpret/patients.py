@@ -11,7 +11,7 @@ from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import check_number
 from ..ensemble import Classes, Geometry, Settings
-from ..ensemble.members import MARGINAL, EuclideanView, LinearView, MarginalView, View, choose_design, train_members
+from ..ensemble.members import MARGINAL, EuclideanView, MarginalView, SummaryView, View, choose_design, train_members
 from ..ensemble.stacking import predict_held_out
 from ..estimators.ensemble import Cohort, GroundMetricEnsemble
 from ..evaluation.permutation import WEIGHTS, Association, combined_p_value
@@ -223,7 +223,7 @@ def _analyse(
     """Analyse some of the distributions, in cross-validation folds that do not depend on the selection."""
     part, target, folds = geometry.subset(rows), cohort.target.subset(rows), folds[rows]
     _, groups = np.unique(cohort.groups[rows], return_inverse=True)
-    views: list[View] = [EuclideanView.fit(part), LinearView.fit(part, "moments")]
+    views: list[View] = [EuclideanView.fit(part), SummaryView.fit(part, "moments")]
     design = choose_design(target, groups, [], settings.n_members, settings.seed, folds)[1]
     members = train_members(part, target, folds, _KINDS, design, settings.refine)
     if members:
@@ -232,7 +232,7 @@ def _analyse(
     raw_score = target.score(held_out.predictions)
     distances = np.tensordot(stack.weights, [view.distances for view in views], axes=1)
     final = train_members(part, target, folds, _KINDS, [()], settings.refine)
-    importances = np.mean([member.squares(part.n_features) for member in final], axis=0)
+    importances = np.mean([member.squares(part.scaling) for member in final], axis=0)
     top = set(np.argsort(-importances, kind="stable")[:_N_TOP].tolist())
     labels = target.codes if isinstance(target, Classes) else target.values
     strata = None if cohort.strata is None else cohort.strata[rows]

@@ -730,8 +730,8 @@ def type_bags(run: Run, cells: DrawnCells, type_key: str) -> tuple[list[str], li
     types, codes = _type_codes(run, type_key, np.flatnonzero(drawn & np.isin(sample.astype(str), training)))
     bags = []
     for view, member in members:
-        D = view.description.part(np.arange(len(view.description)), member.columns)
+        D = member.project(view.description, np.arange(len(view.description)))
         if D.order.max() >= codes.size:
             raise ValueError("the predictor of the run belongs to other cells: learn again")
-        bags.append(Bag(D, codes[D.order], GroundMetric(np.diag(member.weights)), member.trained_on))
+        bags.append(Bag(D, codes[D.order], GroundMetric.euclidean(D.shape[1]), member.trained_on))
     return types.tolist(), names, bags
