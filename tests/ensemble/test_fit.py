@@ -11,8 +11,9 @@ from scipy.stats import binom
 from groundmetric import Distributions, GroundMetricEnsemble, TransportClassifier, TransportRegressor, TransportSurvival
 from groundmetric._internal.validation import ParameterError
 from groundmetric.distributions import SmallSampleWarning
+from groundmetric.ensemble import KINDS
 
-from ..estimators.cohorts import FEATURES, PLANTED, cohort
+from ..estimators.cohorts import PLANTED, cohort
 
 D, y = cohort(24, points=5, n_features=6, shift=1.0)
 FOLDS = np.arange(24) // 2 % 8
@@ -67,7 +68,7 @@ def test_held_out_predictions_of_a_fold_do_not_depend_on_its_labels(target, desi
     in_fold = fold == FOLDS
     labels, changes = exchanged(target, in_fold)
     first = ensemble.fit(D, labels, **design)
-    assert len(first.members_) == 3 * 14
+    assert len(first.members_) == 4 * 14
     held_out, by_view = first.held_out_, first.view_held_out_
     for changed in changes:
         second = ensemble.fit(D, changed, **design)
@@ -91,7 +92,7 @@ def test_cohorts_too_small_for_members_are_held_out_as_well():
     ensemble, in_fold = small(cv=np.arange(16) % 4), np.arange(16) % 4 == 3
     first = ensemble.fit(D[:16], codes)
     assert first.fitted_.design == []
-    assert set(first.weights_) == {"euclidean", "means", "moments", "embedding"}
+    assert set(first.weights_) == {"euclidean", "means", "moments", "embedding", "composition"}
     assert first.metric_weights_ == {"euclidean": 0.5, "univariate": 0.5}
     held_out = first.held_out_
     second = ensemble.fit(D[:16], np.where(in_fold & (np.arange(16) < 8), 0, codes))
@@ -123,7 +124,7 @@ def ensembles_by_order(labels, target, order):
     names = np.repeat(moved.names, moved.sizes)
     cells = Distributions(moved.points[rows], names[rows], features=D.features)
     position = [list(D.names).index(name) for name in cells.names]
-    options = {"kinds": ["univariate", "anova", "learned"], "max_epochs": 2, "target": target, "max_points": 3}
+    options = {"kinds": KINDS, "max_epochs": 2, "target": target, "max_points": 3}
     first = small(**options).fit(D, labels, groups=GROUPS, strata=STRATA)
     second = small(**options).fit(cells, labels[position], groups=GROUPS[position], strata=STRATA[position])
     return first, second, position
@@ -158,7 +159,7 @@ def test_a_sample_predicted_alone_or_in_company_is_the_same(predictor, labels):
 
 
 def test_order_of_kinds_and_number_of_threads_change_no_bit():
-    kinds = ["univariate", "anova", "learned"]
+    kinds = list(KINDS)
     first = small(kinds=kinds, max_epochs=2).fit(D, y)
     for options in ({"kinds": kinds[::-1]}, {"kinds": kinds, "n_jobs": 2}):
         second = small(max_epochs=2, **options).fit(D, y)
@@ -273,7 +274,7 @@ def test_a_class_of_one_is_an_error():
 
 @pytest.mark.parametrize("factor", [1e300, 1e-300, 3e3])
 def test_numbers_of_any_size_give_scaled_predictions(factor):
-    options = {"kinds": ["univariate", "anova", "learned"], "max_epochs": 2, "cv": FOLDS}
+    options = {"kinds": KINDS, "max_epochs": 2, "cv": FOLDS}
     first = TransportRegressor(small(**options)).fit(D, VALUES)
     second = TransportRegressor(small(**options)).fit(D, VALUES * factor)
     assert_allclose(second.ensemble_.held_out_ / factor, first.ensemble_.held_out_, rtol=1e-6)
@@ -317,7 +318,7 @@ def test_constant_features_and_duplicated_samples():
 
 
 def test_all_points_equal():
-    ensemble = small(kinds=["univariate", "anova", "learned"]).fit(np.ones((12, 2)), np.arange(12) % 2)
+    ensemble = small(kinds=KINDS).fit(np.ones((12, 2)), np.arange(12) % 2)
     assert_allclose(ensemble.held_out_, 0.5, atol=0.05)
 
 
@@ -348,7 +349,7 @@ def test_matched_pairs(design):
     """Fit a cohort in which each stratum or group has one sample of either class."""
     pairs = np.arange(24) // 2
     options = {name: pairs for name in ("strata", "groups") if design in (name, "both")}
-    ensemble = small(kinds=["univariate", "anova", "learned"], max_epochs=2).fit(D, y, **options)
+    ensemble = small(kinds=KINDS, max_epochs=2).fit(*cohort(24, points=6, n_features=6, shift=2.0), **options)
     assert np.isfinite(ensemble.held_out_).all()
     assert ensemble.score_ > ensemble.chance_
 
@@ -374,7 +375,7 @@ def test_strata_are_not_predicted_as_labels():
 def test_weights_are_shares_and_views_are_named():
     ensemble = small(kinds=["univariate", "anova"]).fit(D, y)
     assert list(ensemble.weights_) == [
-        "euclidean", "means", "moments", "embedding", "univariate", "anova", "marginal"
+        "euclidean", "means", "moments", "embedding", "composition", "univariate", "anova", "marginal"
     ]  # fmt: skip
     assert sum(ensemble.weights_.values()) == pytest.approx(1.0)
     assert min(ensemble.weights_.values()) > 0.0
@@ -389,7 +390,7 @@ def test_one_unstable_member_does_not_decide_importances():
     """Check that the mean over members ignores the extreme quarters."""
     ensemble = small(n_members=14).fit(*cohort(32, points=6, shift=2.0))
     fitted = ensemble.fitted_
-    squares = np.array([member.squares(len(FEATURES)) for member in fitted.members[""]])
+    squares = np.array([member.squares(fitted.geometries[""].scaling) for member in fitted.members[""]])
     trimmed = np.sort(squares, axis=0)[3:-3].mean(axis=0)
     assert_allclose(fitted.importances("univariate"), trimmed / trimmed.sum())
     assert np.argmax(ensemble.metric_.importance()) == PLANTED

@@ -124,8 +124,8 @@ def with_first(value):
 
 FLOATS = [
     "weights", "metric", "model0.columns", "model0.axes", "model0.coefficients", "model0.mixture", "scaling0.centre",
-    "scaling0.scale", "view0.points", "view0.weights", "view0.nearest", "view1.mean", "view1.scale", "view1.x",
-    "view4.weights", "view6.weights", "modality0.points", "modality0.weights", "modality0.quantiles",
+    "scaling0.scale", "scaling0.clusters", "view0.points", "view0.weights", "view0.nearest", "view1.mean", "view1.scale", "view1.x",
+    "view5.weights", "view7.weights", "view8.weights", "modality0.points", "modality0.weights", "modality0.quantiles",
 ]  # fmt: skip
 
 
@@ -177,14 +177,14 @@ def test_weights_that_do_not_sum_to_one_are_an_error(models, name):
     assert_damaged(models["classes"], replaced(name, lambda values: 2.0 * values))
 
 
-@pytest.mark.parametrize("name", ["view4.weights", "view6.weights"])
+@pytest.mark.parametrize("name", ["view5.weights", "view7.weights"])
 def test_negative_weights_of_members_are_an_error(models, name):
     assert_damaged(models["classes"], replaced(name, with_first(-0.5)))
 
 
 @pytest.mark.parametrize("value", [-1, 5, 10**9])
 def test_columns_outside_the_features_are_an_error(models, value):
-    for name in ("modality0.used", "view4.columns"):
+    for name in ("modality0.used", "view5.columns"):
         assert_damaged(models["classes"], replaced(name, with_first(value)))
 
 
@@ -202,8 +202,8 @@ def test_samples_that_no_member_leaves_out_are_an_error(models):
 
 
 def test_masks_of_another_number_of_members_are_an_error(models):
-    assert_damaged(models["classes"], replaced("view4.trained_on", lambda values: values[:-1]))
-    assert_damaged(models["classes"], replaced("view4.trained_on", lambda values: values.astype(int)))
+    assert_damaged(models["classes"], replaced("view5.trained_on", lambda values: values[:-1]))
+    assert_damaged(models["classes"], replaced("view5.trained_on", lambda values: values.astype(int)))
 
 
 @pytest.mark.parametrize(
@@ -224,16 +224,16 @@ SETTINGS = [
     (("modalities", 0, "n_marginal_points"), [0, None]),
     (("modalities", 0, "width"), [0.0, -1.0, float("nan"), float("inf"), None]),
     (("views", 0, "unit"), [0.0, -1.0, float("nan"), float("inf"), None, "far"]),
-    (("views", 4, "units", 0), [0.0, -1.0, float("nan"), None]),
+    (("views", 5, "units", 0), [0.0, -1.0, float("nan"), None]),
     (("views", 0, "scale"), [0.0, -1.0, float("nan"), None]),
     (("views", 0, "overall"), [float("nan"), float("inf"), None]),
     (("views", 0, "view"), ["other", None, "means", "transport"]),
     (("views", 1, "view"), ["moments", "euclidean"]),
     (("views", 0, "modality"), ["other", None]),
-    (("views", 4, "left_out"), [[], None, [[0]]]),
-    (("views", 4, "units"), [[], None, [1.0]]),
-    (("views", 4, "n_columns"), [[], None, [1], [0.5]]),
-    (("views", 4, "n_columns", 0), [-1, 0, 10**9, None, 1.5, "1"]),
+    (("views", 5, "left_out"), [[], None, [[0]]]),
+    (("views", 5, "units"), [[], None, [1.0]]),
+    (("views", 5, "n_columns"), [[], None, [1], [0.5]]),
+    (("views", 5, "n_columns", 0), [-1, 0, 10**9, None, 1.5, "1"]),
     (("target", "kind"), ["Other", None, "Numbers", "Survival"]),
     (("target", "n_classes"), [0, 1, 3, None, -2]),
     (("names",), [[], ["a"] * 15, None]),

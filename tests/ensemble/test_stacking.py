@@ -22,7 +22,7 @@ TARGETS = [Classes(CODES, 2), Numbers(VALUES)]
 class FixedView:
     """A view with the same kernel for all folds."""
 
-    name = "fixed"
+    name = group = "fixed"
 
     def __init__(self, kernel):
         self.matrix, self.landmarks = kernel, np.arange(len(kernel))
@@ -147,25 +147,26 @@ def test_held_out_predictions_do_not_depend_on_labels_of_the_fold(fold):
         assert np.any(first.decode(a.predictions)[~in_fold] != second.decode(b.predictions)[~in_fold])
 
 
-def test_stacking_weights_are_squared_gains_over_chance():
+def test_stacking_weights_are_third_powers_of_gains_over_chance_times_the_prior():
     codes = np.arange(1000) % 2
     target, folds = Classes(codes, 2), np.arange(1000) % 5
     confident, fair, wrong = (np.where(codes[:, None] == [0, 1], p, 1.0 - p) for p in (0.9, 0.6, 0.3))
-    weights = stacking_weights([confident, fair, wrong], target, folds)
-    gains = np.array([np.log(0.9 / 0.5), np.log(0.6 / 0.5), 0.02]) ** 2
+    prior = np.array([1.0, 2.0, 0.5])
+    weights = stacking_weights([confident, fair, wrong], prior, target, folds)
+    gains = prior * np.array([np.log(0.9 / 0.5), np.log(0.6 / 0.5), 0.02]) ** 3
     assert_allclose(weights, gains / gains.sum(), rtol=1e-9)
     assert_allclose(weights.sum(), 1.0)
 
 
 def test_views_without_gain_have_equal_weights():
     target = Classes(CODES, 2)
-    weights = stacking_weights([np.full((24, 2), 0.5)] * 3, target, FOLDS)
+    weights = stacking_weights([np.full((24, 2), 0.5)] * 3, np.ones(3), target, FOLDS)
     assert_allclose(weights, 1.0 / 3.0)
 
 
 def test_an_informative_view_outweighs_noise():
     noise = [kernel_of(np.random.default_rng(seed).normal(size=(24, 3))) for seed in range(3)]
-    stack = Stack.fit([kernel_of(X[:, :1]), *noise], Classes(CODES, 2), FOLDS)
+    stack = Stack.fit([kernel_of(X[:, :1]), *noise], np.ones(4), Classes(CODES, 2), FOLDS)
     assert np.argmax(stack.weights) == 0
     assert_allclose(stack.weights.sum(), 1.0)
     predicted = stack.predict_views([kernel_of(NEW[:, :1], X[:, :1]), *(np.ones((10, 24)),) * 3], Classes(CODES, 2))

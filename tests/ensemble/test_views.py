@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from groundmetric import pairwise_distances
+from groundmetric import Distributions, pairwise_distances
 from groundmetric.ensemble import KINDS, Classes, Geometry
 from groundmetric.ensemble.members import (
-    LINEAR,
+    SUMMARIES,
     EuclideanView,
-    LinearView,
     MarginalView,
+    SummaryView,
     TransportView,
     choose_design,
     median_distance,
@@ -25,6 +25,7 @@ D, y = cohort(24, points=6, shift=1.0)
 NEW, _ = cohort(3, seed=9, points=9)
 GEOMETRY = Geometry(D, 0, 100)
 FOLDS = np.arange(24) // 2 % 8
+N_LABEL_FREE = 1 + len(SUMMARIES)
 
 
 def member_views(codes):
@@ -40,7 +41,7 @@ def member_views(codes):
 
 @pytest.fixture(scope="module")
 def views():
-    return [EuclideanView.fit(GEOMETRY), *(LinearView.fit(GEOMETRY, name) for name in LINEAR), *member_views(y)]
+    return [EuclideanView.fit(GEOMETRY), *(SummaryView.fit(GEOMETRY, name) for name in SUMMARIES), *member_views(y)]
 
 
 def test_the_diagonal_is_the_largest_other_entry():
@@ -78,9 +79,32 @@ def test_the_kernel_of_means_by_hand(views):
     assert_allclose(views[1].kernel(), z @ z.T / 10, atol=1e-9)
 
 
+def test_the_composition_by_hand():
+    """Points at four places: proportions of places, with half a point added to each count."""
+    random = np.random.default_rng(0)
+    places = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 9.0]])
+    codes = random.integers(0, 4, size=(6, 10))
+    D = Distributions((places[codes] + 1e-3 * random.normal(size=(6, 10, 2))).reshape(-1, 2), np.repeat(range(6), 10))
+    description = Geometry(D, 0, 100).description
+    points, centres = description.euclidean.points, description.scaling.clusters
+    distances = np.linalg.norm(points[:, None] - centres, axis=2)
+    counts = np.array([np.bincount(row, minlength=len(centres)) for row in distances.argmin(axis=1).reshape(6, 10)])
+    logs = np.log(counts + 0.5)
+    assert_allclose(description.composition, logs - logs.mean(axis=1, keepdims=True), atol=1e-12)
+
+
+def test_the_composition_does_not_depend_on_the_order_of_points():
+    order = np.random.default_rng(1).permutation(len(D.points))
+    sample = np.repeat(D.names, D.sizes)
+    shuffled = Distributions(D.points[order], sample[order])
+    rows = [list(shuffled.names).index(name) for name in D.names]
+    first, second = (Geometry(cells, 0, 100).description.composition for cells in (D, shuffled[rows]))
+    assert_allclose(first, second, atol=1e-12)
+
+
 def test_the_kernel_of_a_fold_averages_members_that_leave_out_all_three_folds(views):
     """Compute entries of the transport view from the members' metrics, for pairs within, beside and of the fold."""
-    view, fold = views[4], 2
+    view, fold = views[N_LABEL_FREE], 2
     kernel, overall = view.kernel(fold), view.kernel()
     cells = D.with_points(D.points)
     by_member = []
@@ -96,7 +120,7 @@ def test_the_kernel_of_a_fold_averages_members_that_leave_out_all_three_folds(vi
 
 
 def test_the_kernel_of_a_new_sample_averages_members_that_leave_out_the_training_sample(views):
-    view = views[4]
+    view = views[N_LABEL_FREE]
     new = GEOMETRY.scaling.describe(NEW)
     kernel = view.kernel_to(new)
     for j in (0, 11):
@@ -117,7 +141,7 @@ def test_new_samples_alone_or_in_company_have_the_same_kernel(views):
 
 def test_views_without_labels_give_training_samples_their_own_kernel(views):
     off_diagonal = ~np.eye(24, dtype=bool)
-    for view in views[:4]:
+    for view in views[:N_LABEL_FREE]:
         assert_allclose(
             view.kernel_to(GEOMETRY.description)[off_diagonal], view.kernel()[off_diagonal], rtol=1e-9, atol=1e-12
         )
@@ -129,7 +153,7 @@ def test_distances_of_a_pair_do_not_depend_on_the_labels_of_its_folds(views, fol
     in_fold = np.isin(FOLDS, folds)
     pairs = np.ix_(folds[0] == FOLDS, folds[-1] == FOLDS)
     changed = member_views(np.where(in_fold, 1 - y, y))
-    for first, second in zip(views[4:], changed, strict=True):
+    for first, second in zip(views[N_LABEL_FREE:], changed, strict=True):
         assert_array_equal(first.distances[pairs], second.distances[pairs])
         assert np.any(first.distances[~in_fold] != second.distances[~in_fold])
 
@@ -137,6 +161,6 @@ def test_distances_of_a_pair_do_not_depend_on_the_labels_of_its_folds(views, fol
 def test_the_kernel_of_a_fold_does_not_depend_on_its_labels(views):
     in_fold = FOLDS == 4
     changed = member_views(np.where(in_fold, 1 - y, y))
-    for first, second in zip(views[4:], changed, strict=True):
+    for first, second in zip(views[N_LABEL_FREE:], changed, strict=True):
         assert_array_equal(first.kernel(4), second.kernel(4))
         assert np.any(first.kernel(3) != second.kernel(3))

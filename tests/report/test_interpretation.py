@@ -87,10 +87,12 @@ def test_cell_types_of_members_are_those_of_their_cells(run, results):
     assert len(bags) == len(members) > 1
     scaling = run.predictor.scalings[""]
     for bag, member in zip(bags[::7], members[::7], strict=True):
+        if member.kind == "linear":
+            continue  # points are combinations of all genes
         column = int(member.columns[0])
         gene = run.stored.features[column]
         assert [str(name) for name in names] == run.predictor.names
-        points = bag.D.points[:, 0] * scaling.scale[column] + scaling.centre[column]
+        points = bag.D.points[:, 0] / member.weights[0] * scaling.scale[column] + scaling.centre[column]
         for d, name in enumerate(names):
             cells = run.cells[run.cells.obs["sample"] == name]
             pairs = list(zip(cells.obs["cell_type"].astype(str), np.round(cells.obs_vector(gene), 5), strict=True))

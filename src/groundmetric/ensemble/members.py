@@ -572,7 +572,9 @@ class SummaryView:
 
     @classmethod
     def unpack(cls, reader: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> SummaryView:
-        mean = reader.numbers(f"{prefix}.mean", {"means": 1, "moments": 2}.get(name, 0) * scaling.scale.size or None)
+        n_features = scaling.scale.size
+        sizes = {"means": n_features, "moments": 2 * n_features, "composition": len(scaling.clusters)}
+        mean = reader.numbers(f"{prefix}.mean", sizes.get(name))
         scale, x = reader.scales(f"{prefix}.scale", mean.size), reader.numbers(f"{prefix}.x", n, mean.size)
         return cls(name, mean, scale, x, np.arange(n))
 

@@ -181,25 +181,28 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     """Ground metric from an ensemble whose members never measure a distribution they were trained on.
 
     With few labelled distributions a single learned metric overfits. Here the groups (patients) are divided into
-    cross-validation folds, and each ensemble member is a diagonal metric trained on a union of folds, in one of three
-    ways:
+    cross-validation folds, and each ensemble member is a metric trained on a union of folds, in one of four ways. The
+    first three are diagonal metrics on standardised features, the last is a low-rank metric:
 
     - "univariate": the weight of a feature is a moderated t statistic: how much farther distributions are from unlike
       than from like ones if only this feature is transported.
     - "anova": the weight is a moderated F statistic of the quantile functions of the feature.
     - "learned": the weights of "univariate" are the start of a `GroundMetricLearner` with a diagonal form.
+    - "linear": W of ten rows, for at most 50 principal components, maximises the leave-one-out likelihood of the labels
+      if each distribution is predicted by the others with weights exp(-distance).
 
     Each kind of member gives a *view* of the distributions, a kernel of transport distances in which the entry of two
     distributions averages the members that were trained on neither of their folds. Further views use no labels:
-    Euclidean transport, means, means with standard deviations, and kernel mean embeddings. Kernel logistic (or ridge)
-    regressions on the views are averaged by stacking weights, from their held-out likelihood.
+    Euclidean transport, means, means with standard deviations, kernel mean embeddings, and proportions of clusters of
+    points. Kernel logistic (or ridge) regressions on the views are averaged by stacking weights, from their held-out
+    likelihood; groups of similar views (diagonal metrics, summaries) have the same prior weight as a single view.
 
     The held-out prediction of a fold uses no label of the fold at any step: members, kernels, penalties and stacking
     weights are those of the other folds. All distributions are compared by equal numbers of points, drawn by name:
     results depend neither on the number of points nor on the order of the input.
 
     In cohorts of more than 256 distributions, each distribution is compared with 128 landmarks, which are chosen by
-    name, and the triplet loss of a "learned" member uses at most 128 distributions. Time and memory are then
+    name, the triplet loss of a "learned" member uses at most 128 distributions and the likelihood of a "linear" member 40. Time and memory are then
     proportional to the number of distributions.
 
     Parameters
@@ -207,7 +210,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     n_members : int, default=14
         Members of each kind, at least: 4, 10, 14 or 30 members are trained, on 25, 40, 50 or 60 % of the folds. Cohorts
         with few groups per class get more members, which leave out less. A member needs two groups of each class.
-    kinds : sequence of {"univariate", "anova", "learned"}, default=("univariate", "anova", "learned")
+    kinds : sequence of {"univariate", "anova", "learned", "linear"}, default=all
         Kinds of members, in any order.
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels: classes, numbers, or right-censored survival times. `TransportClassifier`,

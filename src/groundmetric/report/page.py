@@ -61,6 +61,7 @@ KINDS = {
     "univariate": "feature weights: t statistic of the distance to other minus own labels",
     "anova": "feature weights: F statistic between labels",
     "learned": "feature weights: triplet loss under optimal transport",
+    "linear": "ten linear combinations of features: leave-one-out likelihood under optimal transport",
     "euclidean": "equal weights of standardised features, without labels",
 }
 
