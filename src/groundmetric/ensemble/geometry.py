@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.cluster import kmeans_plusplus
 from sklearn.utils.extmath import randomized_svd
 
 from .._internal.files import Damaged
@@ -494,6 +493,8 @@ def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarra
 
 def _cluster_centres(points: np.ndarray, seed: int) -> np.ndarray:
     """Return centres of clusters by k-means, with the same bits for any number of threads."""
+    from sklearn.cluster import kmeans_plusplus  # takes 0.1 s, and predictions do not need it
+
     n_clusters = min(_N_CLUSTERS, max(1, len(points) // 5))
     random = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
     centres = kmeans_plusplus(points, n_clusters, random_state=random)[0]
