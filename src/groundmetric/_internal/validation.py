@@ -499,6 +499,12 @@ def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | 
     return np.array([codes[value] for value in values], dtype=np.intp)
 
 
+def unit_codes(groups: Any, size: int) -> np.ndarray:
+    """Return the number of the independent unit of each distribution: its group, or itself without groups."""
+    numbers = number_groups(groups, size)
+    return np.arange(size) if numbers is None else numbers
+
+
 def check_groups_per_class(labels: np.ndarray, groups: Any, least: int, why: str) -> None:
     """Raise unless at least two classes exist, each with at least `least` distributions (or groups, if given)."""
     classes = np.unique(labels)

@@ -20,7 +20,7 @@ from .._internal.validation import (
     check_number,
     group_list,
     keyed_uniform,
-    number_groups,
+    unit_codes,
 )
 from ..distributions import Distributions
 from ..ensemble import Classes, Geometry, Survival
@@ -84,8 +84,8 @@ class _Predictor(Baseline):
             times = read_survival(y, D.name_index)
             check_comparable(times)
             target = Survival.of_times(times)
-        units = number_groups(group_list(groups, D.name_index), len(D))
-        self._fit(D, target, inner_folds(target, np.arange(len(D)) if units is None else units, D.names))
+        units = unit_codes(group_list(groups, D.name_index), len(D))
+        self._fit(D, target, inner_folds(target, units, D.names))
         return self
 
     def predict(self, D: DistributionsLike) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import (
@@ -26,7 +26,7 @@ from .._internal.validation import (
     resolve_seed,
 )
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
-from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
+from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Numbers, Settings, Survival, Target
 from ..learning.labels import read_labels, read_strata
 from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
@@ -410,22 +410,6 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
-
-    def member_metric(self, member: Member) -> GroundMetric:
-        """Return the ground metric of one of `members_`, for points in the units of the input.
-
-        Parameters
-        ----------
-        member : Member
-            An entry of `members_`.
-
-        Returns
-        -------
-        GroundMetric
-            The metric.
-        """
-        check_is_fitted(self, "fitted_")
-        return member.metric(self.fitted_.geometries[""])
 
 
 class Refinement:

@@ -46,7 +46,7 @@ MERGE_WEIGHTS = (0.8, 0.2)
 _MOST_THREADS = 2
 # Share of features that differ, and variance of their standardised differences, in the likelihood ratio.
 _SHARE, _VARIANCE = 0.1, 5.0
-# Degrees of freedom that the median residual variance is worth in moderated variances.
+# Degrees of freedom that the median variance is worth in moderated variances.
 _PRIOR_DEGREES = 4.0
 # Values this close to each other, relative to their size, are ties.
 _TIE = 1e-9
@@ -542,15 +542,18 @@ def _sparse_likelihood_ratio(x: np.ndarray, basis: np.ndarray, degrees: int) -> 
     """Return the log-likelihood ratio of a share of columns with differences against none.
 
     Columns are treated as independent, with normal differences; the permutation distribution accounts for the rest.
-    Residual variances are moderated by their median: of few units, some are small by chance.
     """
     n_between, n_error = basis.shape[1], max(degrees - basis.shape[1], 1)
     explained = np.square(basis.T @ x).sum(axis=0)
     residual = np.maximum(np.square(x).sum(axis=0) - explained, 0.0) / n_error
-    moderated = (_PRIOR_DEGREES * np.median(residual) + n_error * residual) / (_PRIOR_DEGREES + n_error)
-    squares = explained / np.maximum(moderated, 1e-12)
+    squares = explained / np.maximum(moderated_variances(residual, n_error), 1e-12)
     gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
     return float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum())
+
+
+def moderated_variances(variances: np.ndarray, degrees: float) -> np.ndarray:
+    """Return variances shrunk to their median: of many variances from few units, some are small by chance."""
+    return (_PRIOR_DEGREES * np.median(variances) + degrees * variances) / (_PRIOR_DEGREES + degrees)
 
 
 def _centring(n: int, blocks: np.ndarray | None) -> np.ndarray:

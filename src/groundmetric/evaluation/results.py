@@ -13,7 +13,7 @@ import numpy as np
 
 from .._internal import tables
 from .._internal.tables import without_nan
-from .._internal.validation import number_groups
+from .._internal.validation import unit_codes
 from ..learning.splits import Split, rounds_of
 from . import intervals
 from ._run import OK, Protocol, Result, pooled, split_scores
@@ -413,8 +413,7 @@ class Comparison:
     @functools.cached_property
     def _units(self) -> np.ndarray:
         """Independent units: outer groups if given, else distributions."""
-        units = number_groups(self.groups, len(self.labels))
-        return np.arange(len(self.labels)) if units is None else units
+        return unit_codes(self.groups, len(self.labels))
 
     def _predictions(self, method: str, level: str, ran: list[bool] | None = None) -> Predictions:
         """Predictions of a method in each round (of shuffled splits: in each split), of the splits that are chosen."""
