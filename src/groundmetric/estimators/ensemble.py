@@ -72,34 +72,8 @@ class Cohort:
     """Labels, groups, strata and folds of distributions, in the order of the distributions' names.
 
     All computations of an ensemble run in this order: results do not depend on the order of the input.
-
-    Parameters
-    ----------
-    D : Distributions
-        Distributions with names; with several modalities, those of one modality.
-    y : array-like
-        Labels.
-    target : {"classes", "ordered", "survival"}
-        Kind of the labels.
-    groups, strata, cv : array-like or None
-        Group (patient), stratum (batch) and cross-validation fold of each distribution.
-
-    Attributes
-    ----------
-    order, inverse : array of int of shape (n_distributions,)
-        ``D[order]`` is sorted by name; ``result[inverse]`` is in the order of the input again.
-    target : Target
-        Labels.
-    classes : array of shape (n_classes,)
-        Classes in sorted order; empty for numbers and survival times.
-    groups : array of int of shape (n_distributions,)
-        Group of each distribution.
-    group_names : list
-        Name of each group, by which folds are assigned.
-    strata : array of int of shape (n_distributions,) or None
-        Stratum of each distribution.
-    folds : array of int of shape (n_distributions,) or None
-        Folds from `cv`.
+    ``D[order]`` is sorted by name, and ``result[inverse]`` is in the order of the input again. Folds are assigned by
+    `group_names`. `classes` is empty for numbers and survival times; `strata` and `folds` are None if not given.
     """
 
     def __init__(self, D: Distributions, y: Any, target: str, groups: Any, strata: Any, cv: Any = None) -> None:
@@ -374,12 +348,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 
         Returns
         -------
-        cohort : Cohort
-            Labels, groups and strata in the order of the names.
-        geometries : dict of str to Geometry
-            The distributions without labels, by modality; a single one has the name "".
-        settings : Settings
-            Settings of the steps that use labels.
+        tuple of Cohort, dict of str to Geometry, and Settings
+            Labels in the order of the names; the distributions without labels, by modality (a single one has the name
+            ""); and settings of the steps that use labels.
         """
         if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
             parts = {name: D.with_mass() for name, D in X.items()}
@@ -396,9 +367,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             raise ParameterError("kinds", self.kinds, ": expected each kind once; `n_members` says how many of each")
         ordered = [kind for kind in KINDS if kind in kinds]
         seed = resolve_seed(self.random_state)
-        settings = Settings(
-            ordered, self.n_members, seed, Refinement(self.max_epochs), self.n_jobs, bool(self.verbose)
-        )  # fmt: skip
+        refinement, show = Refinement(self.max_epochs), bool(self.verbose)
+        settings = Settings(ordered, self.n_members, seed, refinement, self.n_jobs, show)
         geometries = {
             name: Geometry(parts[name][cohort.order], seed, self.max_points, cohort.strata, self.n_jobs)
             for name in sorted(parts)

@@ -429,20 +429,15 @@ class Comparison:
             else:
                 probabilities[at, test] = result.probabilities
                 counts[at, test, probabilities[at, test].argmax(axis=1)] = 1.0
-        share = float(np.mean([np.unique(self._units[test]).size for _, test in self.splits])) / self._n_units
+        share = float(np.mean([np.unique(self._units[test]).size for _, test in self.splits])) / (self._units.max() + 1)
         return Predictions(self._codes, self._units, counts, probabilities if level == "distributions" else None, share)
-
-    @property
-    def _n_units(self) -> int:
-        return int(self._units.max()) + 1
 
     def _pooled_score(self, method: str, score: str, level: str, ran: list[bool] | None = None) -> float:
         """Score of the pooled predictions of a method, over the splits that are chosen."""
         assert self.rounds is not None
         chosen = [True] * len(self.splits) if ran is None else ran
         results = [r if c else Result("not counted") for r, c in zip(self.results[method], chosen, strict=True)]
-        statistic = pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
-        return float(statistic(np.ones(len(self.labels))))
+        return pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
 
 
 def _counted(outcomes: list[str]) -> str:
