@@ -306,17 +306,8 @@ def solve_pairs(
 ) -> PairResults:
     """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
 
-    Parameters
-    ----------
-    pairs : Pairs
-    threads : Threads
-        Threads of this process, used without a backend and for matrices too small to send.
-    backend : Backend or None
-        Workers, from `configured_backend`.
-    done : callable
-        Called with the number of newly solved pairs.
-    on_results : callable
-        Called with the indices and the results of newly solved pairs.
+    Matrices too small to send are solved in threads. `done` is called with the number of newly solved pairs,
+    `on_results` with their indices and results.
     """
     results = PairResults.empty(pairs.work.size)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
