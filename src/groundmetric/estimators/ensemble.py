@@ -310,7 +310,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         GroundMetricEnsemble
             The estimator itself.
         """
-        cohort, geometries, settings = self.prepare(X, y, groups=groups, strata=strata)
+        cohort, geometries, settings = prepare_fit(self, X, y, groups, strata)
         fitted, back = fit_cohort(geometries, cohort, settings), cohort.inverse
         self.fitted_, self.classes_, self.folds_ = fitted, cohort.classes, fitted.folds[back]
         self.held_out_ = fitted.target.decode(fitted.held_out.predictions[back])
@@ -331,55 +331,42 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             warnings.warn(SmallSampleWarning(self.small_, n_points), stacklevel=2)
         return self
 
-    def prepare(
-        self,
-        X: DistributionsLike | Mapping[str, Distributions],
-        y: LabelsLike,
-        *,
-        groups: LabelsLike | None = None,
-        strata: LabelsLike | None = None,
-    ) -> tuple[Cohort, dict[str, Geometry], Settings]:
-        """Validate the input of `fit`, and compute the label-free geometry.
-
-        Parameters
-        ----------
-        X, y, groups, strata : as in `fit`
-            The cohort.
-
-        Returns
-        -------
-        tuple of Cohort, dict of str to Geometry, and Settings
-            Labels in the order of the names; the distributions without labels, by modality (a single one has the name
-            ""); and settings of the steps that use labels.
-        """
-        if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
-            parts = {name: D.with_mass() for name, D in X.items()}
-            self.n_features_in_ = sum(D.shape[1] for D in parts.values())
-        else:
-            parts = {"": checked_distributions(self, X, reset=True)}
-        cohort = Cohort(next(iter(parts.values())), y, self.target, groups, strata, self.cv)
-        for name in ("n_members", "max_points", "max_epochs"):
-            check_number(name, getattr(self, name), low=1, whole=True)
-        kinds = [self.kinds] if isinstance(self.kinds, str) else list(self.kinds)
-        if isinstance(self.kinds, str) or not kinds or any(kind not in KINDS for kind in kinds):
-            raise ParameterError("kinds", self.kinds, f": expected a list of some of {list(KINDS)}")
-        if len(set(kinds)) < len(kinds):
-            raise ParameterError("kinds", self.kinds, ": expected each kind once; `n_members` says how many of each")
-        ordered = [kind for kind in KINDS if kind in kinds]
-        seed = resolve_seed(self.random_state)
-        refinement, show = Refinement(self.max_epochs), bool(self.verbose)
-        settings = Settings(ordered, self.n_members, seed, refinement, self.n_jobs, show)
-        geometries = {
-            name: Geometry(parts[name][cohort.order], seed, self.max_points, cohort.strata, self.n_jobs)
-            for name in sorted(parts)
-        }
-        return cohort, geometries, settings
-
     def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
+
+
+def prepare_fit(
+    ensemble: GroundMetricEnsemble, X: Any, y: Any, groups: Any = None, strata: Any = None
+) -> tuple[Cohort, dict[str, Geometry], Settings]:
+    """Validate the input of `fit`, and compute the label-free geometry of each modality (a single one has the name "").
+
+    The cohort has the labels in the order of the names, the settings are those of the steps that use labels.
+    """
+    if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
+        parts = {name: D.with_mass() for name, D in X.items()}
+        ensemble.n_features_in_ = sum(D.shape[1] for D in parts.values())
+    else:
+        parts = {"": checked_distributions(ensemble, X, reset=True)}
+    cohort = Cohort(next(iter(parts.values())), y, ensemble.target, groups, strata, ensemble.cv)
+    for name in ("n_members", "max_points", "max_epochs"):
+        check_number(name, getattr(ensemble, name), low=1, whole=True)
+    kinds = [ensemble.kinds] if isinstance(ensemble.kinds, str) else list(ensemble.kinds)
+    if isinstance(ensemble.kinds, str) or not kinds or any(kind not in KINDS for kind in kinds):
+        raise ParameterError("kinds", ensemble.kinds, f": expected a list of some of {list(KINDS)}")
+    if len(set(kinds)) < len(kinds):
+        raise ParameterError("kinds", ensemble.kinds, ": expected each kind once; `n_members` says how many of each")
+    ordered = [kind for kind in KINDS if kind in kinds]
+    seed = resolve_seed(ensemble.random_state)
+    refinement, show = Refinement(ensemble.max_epochs), bool(ensemble.verbose)
+    settings = Settings(ordered, ensemble.n_members, seed, refinement, ensemble.n_jobs, show)
+    geometries = {
+        name: Geometry(parts[name][cohort.order], seed, ensemble.max_points, cohort.strata, ensemble.n_jobs)
+        for name in sorted(parts)
+    }
+    return cohort, geometries, settings
 
 
 class Refinement:

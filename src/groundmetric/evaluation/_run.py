@@ -374,11 +374,9 @@ def pooled(
         rows = result.probabilities if level == "distributions" else result.point_counts
         if result.status == OK and rows:
             tables[at, test], predicted[at, test] = rows, 1.0
-    scores = score_codes if level == "distributions" else score_counts
-    values = [
-        scores(codes, table, weights).get(score, np.nan) for table, weights in zip(tables, predicted, strict=True)
-    ]
-    return float(np.mean(values))
+    scores: Any = score_codes if level == "distributions" else score_counts
+    pairs = zip(tables, predicted, strict=True)
+    return float(np.mean([scores(codes, table, weights).get(score, np.nan) for table, weights in pairs]))
 
 
 def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score: str, n_classes: int) -> float:

@@ -33,7 +33,7 @@ from .._internal.validation import ParameterError, check_labels, check_number, g
 from ..distributions import as_distributions
 from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.members import EuclideanView, replace_diagonal
-from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
+from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort, prepare_fit
 from ..estimators.predictor import EnsemblePredictor
 from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, Voting, recorded_warnings, splitting_by
@@ -280,7 +280,7 @@ class EnsembleProcedure:
     """
 
     def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
-        self.cohort, geometries, self.settings = ensemble.prepare(D, y, groups=groups, strata=strata)
+        self.cohort, geometries, self.settings = prepare_fit(ensemble, D, y, groups, strata)
         self.geometry = geometries[""]
         target: Any = self.cohort.target
         back = self.cohort.inverse

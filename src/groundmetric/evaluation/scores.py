@@ -369,7 +369,7 @@ def cluster_scores(
     from sklearn.metrics import adjusted_rand_score, mutual_info_score  # votes need neither, and they load slowly
 
     name_index = NameIndex.of(distances)
-    distances = _check_square(distances, name_index)
+    distances = square_distances(distances, name_index)
     labels = check_labels(y, name_index)
     if n_clusters is not None and threshold is not None:
         raise ValueError(f"both n_clusters ({n_clusters}) and a threshold ({threshold}) are given: one is needed")
@@ -511,14 +511,14 @@ def _entropy(labels: np.ndarray) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _check_square(distances: Any, name_index: NameIndex) -> np.ndarray:
-    """A copy; of a table with names, the columns in the order of the rows, by which labels go as well."""
+def square_distances(distances: Any, name_index: NameIndex) -> np.ndarray:
+    """Return a validated copy, aligned by name, with zeros on the diagonal."""
     distances = np.array(
         real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
     )
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
         raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
     if not np.isfinite(distances).all():
-        raise ValueError("distances contain NaN or infinity: only finite ones can be clustered")
-    np.fill_diagonal(distances, 0.0)  # rounding may leave a little
+        raise ValueError("distances contain NaN or infinity: only finite ones can be compared")
+    np.fill_diagonal(distances, 0.0)
     return distances

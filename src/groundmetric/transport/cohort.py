@@ -398,7 +398,7 @@ def pairwise(
     >>> bool((result.lower <= gm.pairwise_distances(D[:4]) + 1e-9).all())
     True
     """
-    from .solve import Auto
+    from .solve import Auto, pick_solver
 
     chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
     A, B = check_cohorts(A, B)
@@ -408,7 +408,7 @@ def pairwise(
     first, second = rows, cols + (0 if B is None else len(A))
     if isinstance(chosen, Auto):
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
-        chosen, reason = chosen.pick(sizes[first], sizes[second], on_points=is_euclidean(ground))
+        chosen, reason = pick_solver(chosen, sizes[first], sizes[second], on_points=is_euclidean(ground))
     if chosen.on_points and not is_euclidean(ground):
         raise ValueError(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
