@@ -662,8 +662,8 @@ class TransportSurvival(EnsemblePredictor):
             Probabilities, falling along each row.
         """
         risk = self._predict(self._checked(X, reset=False))
-        wanted = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
-        if wanted.ndim != 1 or not np.all(wanted >= 0):
+        time_points = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
+        if time_points.ndim != 1 or not np.all(time_points >= 0):
             raise ValueError(f"times are {times!r}: expected a list of numbers of at least 0")
         training = self.held_out_risk_
         width = _WIDTH * float(training.std()) * training.size**-0.2 or 1.0
@@ -672,8 +672,8 @@ class TransportSurvival(EnsemblePredictor):
         weights = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
         steps, alive = kaplan_meier(self.times_, weights)
         curve = np.hstack([np.ones((risk.size, 1)), alive])
-        probabilities = curve[:, np.searchsorted(steps, wanted, side="right")]
-        probabilities[:, wanted > self.times_.time.max()] = np.nan
+        probabilities = curve[:, np.searchsorted(steps, time_points, side="right")]
+        probabilities[:, time_points > self.times_.time.max()] = np.nan
         return probabilities
 
     def score(self, X: DistributionsLike, y: LabelsLike) -> float:

@@ -44,8 +44,8 @@ class SizeAssociation:
     Examples
     --------
     >>> from groundmetric.evaluation import size_association
-    >>> found = size_association([30, 35, 28, 31, 90, 85, 99, 92], ["well"] * 4 + ["ill"] * 4)
-    >>> found.medians, found.p < 0.05
+    >>> result = size_association([30, 35, 28, 31, 90, 85, 99, 92], ["well"] * 4 + ["ill"] * 4)
+    >>> result.medians, result.p < 0.05
     ({'ill': 91.0, 'well': 30.5}, True)
     """
 
