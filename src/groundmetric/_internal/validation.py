@@ -290,6 +290,19 @@ def align_square_by_name(values: Any, name_index: NameIndex, parameter: str) -> 
     return align_by_name(align_by_name(values, name_index, parameter).T, name_index, parameter).T
 
 
+def square_distances(distances: Any, name_index: NameIndex) -> np.ndarray:
+    """Return a validated copy, aligned by name, with zeros on the diagonal."""
+    distances = np.array(
+        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
+    )
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
+    if not np.isfinite(distances).all():
+        raise ValueError("distances contain NaN or infinity: only finite ones can be compared")
+    np.fill_diagonal(distances, 0.0)
+    return distances
+
+
 def carries_names(values: Any) -> bool:
     """Return whether values have names other than the default index 0, 1, 2, …"""
     index = _index_of(values)

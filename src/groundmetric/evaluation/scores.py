@@ -14,11 +14,11 @@ from .._internal.types import ClassesLike, LabelsLike, Method, PointMethod, Rand
 from .._internal.validation import (
     NameIndex,
     align_by_name,
-    align_square_by_name,
     check_labels,
     check_number,
     real_array,
     refuse_mask,
+    square_distances,
 )
 from ..distances import kneighbors
 from ..distributions import Distributions
@@ -510,16 +510,3 @@ def _silhouette(distances: np.ndarray, labels: np.ndarray, n_classes: int) -> fl
 def _entropy(labels: np.ndarray) -> float:
     share = np.unique(labels, return_counts=True)[1] / labels.size
     return float(-(share * np.log(share)).sum())
-
-
-def square_distances(distances: Any, name_index: NameIndex) -> np.ndarray:
-    """Return a validated copy, aligned by name, with zeros on the diagonal."""
-    distances = np.array(
-        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
-    )
-    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
-        raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
-    if not np.isfinite(distances).all():
-        raise ValueError("distances contain NaN or infinity: only finite ones can be compared")
-    np.fill_diagonal(distances, 0.0)
-    return distances

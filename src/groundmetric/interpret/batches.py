@@ -27,8 +27,8 @@ from .._internal.validation import (
     keyed_generator,
     number_groups,
     resolve_seed,
+    square_distances,
 )
-from ..evaluation.scores import square_distances
 from ..learning.splits import canonical_order, restricted_permutations
 from ._inputs import frame
 
