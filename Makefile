@@ -38,7 +38,7 @@ EXTRAS_PYTHON := .venv-extras/bin/python
 	$(EXTRAS_PYTHON) -m uv pip install --quiet --python $(EXTRAS_PYTHON) -e '.[mudata,pot,patpy,pertpy,neural]' pytest hypothesis
 	touch $@
 test-extras: .venv-extras/.ready
-	$(EXTRAS_PYTHON) -m pytest tests/integrations tests/neural src/groundmetric/integrations src/groundmetric/neural
+	$(EXTRAS_PYTHON) -m pytest tests/integrations tests/neural src/groundmetric/integrations src/groundmetric/neural.py
 
 # The C++ core with sanitizers: memory errors and undefined behaviour in the transport tests and a short fuzz, data races
 # in the threaded tests. Each kind has its own environment and build. TESTS=… for some tests. Tests of other processes, which

@@ -393,7 +393,6 @@ def interpretation(folder: Path) -> Found:
     return {
         "axes": of.canonical_axes(metric(), D, y, annotation="mode", max_partners=3),
         "flow": of.flow(D, 0, 1, metric(), "mode", y=y, max_pairs=5),
-        "features": of.read_features(metric(), D, y, annotation="mode"),
         "relevance": of.annotation_relevance(metric(), D, y, max_partners=3, **bootstrap).table(),
     }  # fmt: skip
 

@@ -237,7 +237,7 @@ class Modalities:
             if CELL not in D.annotations:
                 raise ValueError(
                     f"the points of modality {modality!r} have no annotation {CELL!r}: to join modalities, give the "
-                    f"names of their cells, Distributions(…, annotations={{{CELL!r}: obs_names}})"
+                    f"names of their cells, Distributions(…, annotations={{{CELL!r}: names}})"
                 )
         rows: list[list[int]] = [[] for _ in parts]
         for d, name in enumerate(self.names):

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 import groundmetric as gm
-from groundmetric.baselines import CoxRegression, PointTransport, SummaryModel, TransportKernel, standard
-from groundmetric.baselines.models import STRENGTHS, _Regression
+from groundmetric.baselines import PointTransport, SummaryModel, TransportKernel, standard
+from groundmetric.baselines.models import STRENGTHS, _Regression, cox_coefficients
 from groundmetric.ensemble import Classes
 from groundmetric.estimators.preprocessing import SelectedFeatures
 from groundmetric.metrics.forms import MappedMetric
@@ -114,13 +114,12 @@ def test_cox_regression_maximises_the_penalised_partial_likelihood():
         at_risk = [np.exp(x[y["time"] >= t] @ b).sum() for t in y["time"][y["event"]]]
         return 1.0 * b @ b - np.sum(x[y["event"]] @ b - np.log(at_risk))
 
-    model = CoxRegression(2.0).fit(x, y)
-    assert_allclose(model.coef_, minimize(loss, np.zeros(3), tol=1e-10).x, atol=1e-4)
+    assert_allclose(cox_coefficients(x, y, 2.0), minimize(loss, np.zeros(3), tol=1e-10).x, atol=1e-4)
 
 
 def test_cox_regression_recovers_log_hazard_ratios():
     x, y = survival(2000)
-    assert_allclose(CoxRegression(1e-6).fit(x, y).coef_, [1.0, 0.0, 0.0], atol=0.12)
+    assert_allclose(cox_coefficients(x, y, 1e-6), [1.0, 0.0, 0.0], atol=0.12)
 
 
 def test_survival_times_are_predicted_from_means():

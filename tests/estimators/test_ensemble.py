@@ -38,13 +38,13 @@ def results(result):
 
 
 def test_members_give_their_metrics(fitted):
-    """Check the kinds in their order, and distances under `member_metric` against those of the view."""
+    """Check the kinds in their order, and distances under the metrics of members against those of the view."""
     n_members = len(fitted.fitted_.design)
     assert [m.kind for m in fitted.members_] == [kind for kind in KINDS for _ in range(n_members)]
     member = fitted.members_[0]
     out = np.flatnonzero(~member.trained_on)
     view = next(view for _, view in fitted.fitted_.views if view.name == "univariate")
-    distances = pairwise_distances(D[out], metric=fitted.member_metric(member))
+    distances = pairwise_distances(D[out], metric=member.metric(fitted.fitted_.geometries[""]))
     assert_allclose(view.blocks[0][np.ix_(out, out)] * view.units[0], distances, rtol=1e-9)
 
 

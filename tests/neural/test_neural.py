@@ -22,8 +22,7 @@ from groundmetric.learning import EarlyStopping, Mapped, Nearest  # noqa: E402
 from groundmetric.learning.objective import Objective  # noqa: E402
 from groundmetric.learning.triplets import random_triplets  # noqa: E402
 from groundmetric.metrics.base import Cost  # noqa: E402
-from groundmetric.neural.learner import DistanceModel, EmbeddingModel  # noqa: E402
-from groundmetric.neural.metric import StandardisedModule  # noqa: E402
+from groundmetric.neural import DistanceModel, EmbeddingModel, StandardisedModule  # noqa: E402
 from groundmetric.transport import solve  # noqa: E402
 
 D, y = make_rings(8, points=6, random_state=0)

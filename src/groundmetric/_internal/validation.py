@@ -290,6 +290,19 @@ def align_square_by_name(values: Any, name_index: NameIndex, parameter: str) -> 
     return align_by_name(align_by_name(values, name_index, parameter).T, name_index, parameter).T
 
 
+def square_distances(distances: Any, name_index: NameIndex) -> np.ndarray:
+    """Return a validated copy, aligned by name, with zeros on the diagonal."""
+    distances = np.array(
+        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
+    )
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
+    if not np.isfinite(distances).all():
+        raise ValueError("distances contain NaN or infinity: only finite ones can be compared")
+    np.fill_diagonal(distances, 0.0)
+    return distances
+
+
 def carries_names(values: Any) -> bool:
     """Return whether values have names other than the default index 0, 1, 2, …"""
     index = _index_of(values)
@@ -497,6 +510,12 @@ def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | 
             raise ValueError(f"{name} contain a missing value ({value!r}): every distribution needs one of its own")
     codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
     return np.array([codes[value] for value in values], dtype=np.intp)
+
+
+def unit_codes(groups: Any, size: int) -> np.ndarray:
+    """Return the number of the independent unit of each distribution: its group, or itself without groups."""
+    numbers = number_groups(groups, size)
+    return np.arange(size) if numbers is None else numbers
 
 
 def check_groups_per_class(labels: np.ndarray, groups: Any, least: int, why: str) -> None:

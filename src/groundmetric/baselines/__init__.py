@@ -12,14 +12,12 @@ transport.
 (4, 3)
 """
 
-from .models import CoxRegression, SummaryModel, TransportKernel
-from .shown import standard, titles
+from .models import SummaryModel, TransportKernel, standard, titles
 from .summaries import Composition, Summary
 from .transport import Euclidean, PointTransport
 
 __all__ = [
     "Composition",
-    "CoxRegression",
     "Euclidean",
     "PointTransport",
     "Summary",

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import svd
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from .._internal.types import DistributionsLike, Estimator, LabelsLike
 from .._internal.validation import (
@@ -21,16 +20,16 @@ from .._internal.validation import (
     check_number,
     group_list,
     keyed_uniform,
-    number_groups,
+    unit_codes,
 )
-from ..distributions import Distributions, as_distributions
+from ..distributions import Distributions
 from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.members import EuclideanView
 from ..ensemble.stacking import KernelModel, Numbers, Target
 from ..estimators.ensemble import TARGETS, ordered_values
 from ..learning.survival import check_comparable, read_survival
-from ..metrics.base import GroundMetric
-from .summaries import Summary
+from .summaries import Baseline, Summary
+from .transport import Euclidean
 
 # Inverse penalties, and numbers of selected columns (None: all), that cross-validation chooses from. Columns are
 # divided by the root of their number: a penalty means the same for any number of columns.
@@ -47,7 +46,7 @@ _LEAST_PROBABILITY = 1e-3
 _TRANSPORT_POINTS = 100
 
 
-class _Predictor(BaseEstimator):
+class _Predictor(Baseline):
     """Reading of labels, division into folds, and prediction; subclasses give `_fit` and `_predict`."""
 
     takes_groups = True
@@ -70,9 +69,7 @@ class _Predictor(BaseEstimator):
         self
             The fitted estimator.
         """
-        D = as_distributions(D).with_mass()
-        self.n_features_in_ = D.shape[1]
-        self._features = GroundMetric.euclidean(D.shape[1], D.features)
+        D = self._training_input(D)
         if self.target not in TARGETS:
             raise ParameterError("target", self.target, f": expected one of {list(TARGETS)}")
         target: Target
@@ -87,8 +84,8 @@ class _Predictor(BaseEstimator):
             times = read_survival(y, D.name_index)
             check_comparable(times)
             target = Survival.of_times(times)
-        units = number_groups(group_list(groups, D.name_index), len(D))
-        self._fit(D, target, inner_folds(target, np.arange(len(D)) if units is None else units, D.names))
+        units = unit_codes(group_list(groups, D.name_index), len(D))
+        self._fit(D, target, inner_folds(target, units, D.names))
         return self
 
     def predict(self, D: DistributionsLike) -> np.ndarray:
@@ -104,7 +101,7 @@ class _Predictor(BaseEstimator):
         array of shape (n_distributions,)
             Classes, numbers, or risks (the higher, the earlier the event).
         """
-        predictions = self._checked_predictions(D)
+        predictions = self._predict(self._checked(D))
         return self.classes_[predictions.argmax(axis=1)] if self.target == "classes" else predictions
 
     @available_if(lambda self: self.target == "classes")
@@ -121,13 +118,7 @@ class _Predictor(BaseEstimator):
         array of shape (n_distributions, n_classes)
             Probabilities in the order of `classes_`; each row sums to 1.
         """
-        return self._checked_predictions(D)
-
-    def _checked_predictions(self, D: Any) -> np.ndarray:
-        check_is_fitted(self, "n_features_in_")
-        D = as_distributions(D).with_mass()
-        self._features.check_fit(D)
-        return self._predict(D)
+        return self._predict(self._checked(D))
 
     def _fit(self, D: Distributions, target: Target, folds: np.ndarray) -> None:
         raise NotImplementedError
@@ -214,7 +205,7 @@ class SummaryModel(_Predictor):
         self.summary_ = Summary(
             self.statistics, annotation=self.annotation, n_types=self.n_types, random_state=self.random_state
         )
-        x = self.summary_.fit_transform(D)
+        x = self.summary_.fit(D).transform(D)
         self.model_: Any
         if self.model is None:
             self.model_ = _Regression.tuned(x, target, folds)
@@ -243,18 +234,8 @@ class _Regression:
 
     Columns are standardised and ranked by the share of their variance that labels explain. A ridge penalty does not
     depend on rotations, so the model is fitted to the leading principal components of the selected columns: with more
-    columns than rows, these span all rows.
-
-    Parameters
-    ----------
-    x : array of shape (n_distributions, n_columns)
-        Columns of the training distributions.
-    target : Target
-        Labels.
-    n_selected : int or None
-        Number of selected columns; None: all.
-    strengths : array
-        Inverse penalties; one model is fitted for each.
+    columns than rows, these span all rows. `n_selected` is the number of selected columns (None: all). One model is
+    fitted for each inverse penalty in `strengths`.
     """
 
     def __init__(self, x: np.ndarray, target: Target, n_selected: int | None, strengths: np.ndarray) -> None:
@@ -273,8 +254,8 @@ class _Regression:
         coordinates = self._coordinates(x)
         if isinstance(target, Survival):
             y = _plain_labels(target)
-            models = [CoxRegression(1.0 / strength).fit(coordinates[:, :-1], y) for strength in strengths]
-            self.coefficients = np.array([[*model.coef_, 0.0] for model in models])
+            fits = [cox_coefficients(coordinates[:, :-1], y, 1.0 / strength) for strength in strengths]
+            self.coefficients = np.array([[*coefficients, 0.0] for coefficients in fits])
         else:
             self.coefficients = target.fit(coordinates, np.ones((1, len(x)), dtype=bool), strengths)
 
@@ -328,85 +309,33 @@ def _held_out_score(target: Target, predictions: np.ndarray, training: np.ndarra
     return -float(np.square(predictions[tested] - target.decode(target.values[tested])).sum())
 
 
-class CoxRegression(BaseEstimator):
-    """Cox's proportional hazards model with a ridge penalty.
+def cox_coefficients(x: np.ndarray, y: np.ndarray, alpha: float) -> np.ndarray:
+    """Return the coefficients of Cox's proportional hazards model with a ridge penalty, for fields "event" and "time".
 
-    Maximises the partial likelihood, with Breslow's treatment of ties, by Newton's method.
-
-    Parameters
-    ----------
-    alpha : float, default=1.0
-        Weight of half the squared norm of the coefficients.
-
-    Attributes
-    ----------
-    coef_ : array of shape (n_features,)
-        Coefficients.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.baselines import CoxRegression
-    >>> y = np.array([(True, 3.0), (False, 4.0), (True, 5.0)], dtype=[("event", bool), ("time", float)])
-    >>> CoxRegression().fit([[2.0], [1.0], [0.0]], y).predict([[1.0], [2.0]]).argmax()
-    np.int64(1)
+    Newton's method maximises the partial likelihood, with Breslow's treatment of ties, minus `alpha` times half the
+    squared norm of the coefficients.
     """
 
-    def __init__(self, alpha: float = 1.0) -> None:
-        self.alpha = alpha
+    def penalised_loss(coefficients: np.ndarray) -> float:
+        return 0.5 * alpha * float(coefficients @ coefficients) - _partial_likelihood(x @ coefficients, y)
 
-    def fit(self, X: Any, y: Any) -> CoxRegression:
-        """Fit the coefficients.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Covariates.
-        y : structured array of shape (n_samples,)
-            Fields "event" and "time".
-
-        Returns
-        -------
-        CoxRegression
-            The estimator itself.
-        """
-        check_number("alpha", self.alpha, low=0.0, above=True)
-        x = np.asarray(X, dtype=np.float64)
-        at_risk = y["time"][y["event"]][:, None] <= y["time"]  # (n_events, n_samples)
-        coefficients, loss = np.zeros(x.shape[1]), self._loss(np.zeros(x.shape[1]), x, y)
-        for _ in range(50):
-            hazards = at_risk * np.exp(x @ coefficients - (x @ coefficients).max())
-            shares = hazards / hazards.sum(axis=1, keepdims=True)
-            means = shares @ x
-            gradient = self.alpha * coefficients - (x[y["event"]] - means).sum(axis=0)
-            hessian = (x.T * shares.sum(axis=0)) @ x - means.T @ means + self.alpha * np.eye(x.shape[1])
-            step, length = np.linalg.solve(hessian, gradient), 1.0
-            # The loss is convex, but a full step may overshoot far from the minimum.
-            while (new := self._loss(coefficients - length * step, x, y)) > loss + 1e-12 and length > 1e-6:
-                length /= 2.0
-            coefficients, decrease, loss = coefficients - length * step, loss - new, new
-            if decrease < 1e-9:
-                break
-        self.coef_ = coefficients
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict the logarithm of the relative hazard.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Covariates.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Risks; the higher, the earlier the event.
-        """
-        return np.asarray(X, dtype=np.float64) @ self.coef_
-
-    def _loss(self, coefficients: np.ndarray, x: np.ndarray, y: Any) -> float:
-        return 0.5 * self.alpha * float(coefficients @ coefficients) - _partial_likelihood(x @ coefficients, y)
+    at_risk = y["time"][y["event"]][:, None] <= y["time"]  # (n_events, n_samples)
+    coefficients = np.zeros(x.shape[1])
+    loss = penalised_loss(coefficients)
+    for _ in range(50):
+        hazards = at_risk * np.exp(x @ coefficients - (x @ coefficients).max())
+        shares = hazards / hazards.sum(axis=1, keepdims=True)
+        means = shares @ x
+        gradient = alpha * coefficients - (x[y["event"]] - means).sum(axis=0)
+        hessian = (x.T * shares.sum(axis=0)) @ x - means.T @ means + alpha * np.eye(x.shape[1])
+        step, length = np.linalg.solve(hessian, gradient), 1.0
+        # The loss is convex, but a full step may overshoot far from the minimum.
+        while (new := penalised_loss(coefficients - length * step)) > loss + 1e-12 and length > 1e-6:
+            length /= 2.0
+        coefficients, decrease, loss = coefficients - length * step, loss - new, new
+        if decrease < 1e-9:
+            break
+    return coefficients
 
 
 def _partial_likelihood(risk: np.ndarray, y: Any) -> float:
@@ -462,3 +391,85 @@ class TransportKernel(_Predictor):
         kernel = self._view.kernel_to(self._scaling.describe(D))
         predictions = self._target.decode(self.model_.predict(kernel, self._target))
         return -predictions if self.target == "survival" else predictions
+
+
+# Name of the default model of each target in tables.
+_NAMES = {"classes": "logistic regression", "ordered": "ridge regression", "survival": "Cox regression"}
+
+
+def standard(target: str = "classes", *, annotation: str | None = None, random_state: int = 0) -> dict[str, Any]:
+    """Return the baselines that a learned metric is compared with, each with its standard practice.
+
+    Everything is fitted inside the training set: types, feature selection and penalties.
+
+    Parameters
+    ----------
+    target : {"classes", "ordered", "survival"}, default="classes"
+        Kind of the labels.
+    annotation : str or None, default=None
+        Annotation of the points that holds their types, e.g. "cell_type"; None: clusters.
+    random_state : int, default=0
+        Seed of draws of points, clusters and random features.
+
+    Returns
+    -------
+    dict of str to estimator
+        Regression on means ("pseudobulk"), means and standard deviations ("moments"), means of types ("type-means"),
+        proportions of types ("composition") and mean embeddings ("embedding"); a kernel model on Euclidean transport
+        ("transport-kernel"). For classes also distances for nearest neighbours: between means ("pseudobulk-5-nn") and
+        by Euclidean transport ("transport-5-nn").
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.baselines.standard("survival")["pseudobulk"]
+    SummaryModel(target='survival')
+    """
+    typed: dict[str, Any] = {"annotation": annotation, "target": target, "random_state": random_state}
+    plain: dict[str, Any] = {"target": target, "random_state": random_state}
+    methods: dict[str, Any] = {
+        "pseudobulk": SummaryModel("mean", **plain),
+        "moments": SummaryModel("moments", **plain),
+        "type-means": SummaryModel("type_means", **typed),
+        "composition": SummaryModel("composition", **typed),
+        "embedding": SummaryModel("embedding", **plain),
+        "transport-kernel": TransportKernel(**plain),
+    }
+    if target == "classes":
+        methods |= {"pseudobulk-5-nn": Summary("mean"), "transport-5-nn": Euclidean(standardise=True)}
+    return methods
+
+
+def titles(target: str = "classes", *, annotation: str | None = None) -> dict[str, str]:
+    """Return the names of the standard baselines in tables.
+
+    Parameters
+    ----------
+    target : {"classes", "ordered", "survival"}, default="classes"
+        Kind of the labels.
+    annotation : str or None, default=None
+        As in `standard`.
+
+    Returns
+    -------
+    dict of str to str
+        Key of `standard` to the name.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.baselines.titles("ordered")["pseudobulk"]
+    'Pseudobulk, ridge regression'
+    """
+    model, types = _NAMES[target], "Cluster" if annotation is None else "Cell-type"
+    kernel = "kernel logistic regression" if target == "classes" else "kernel ridge regression"
+    return {
+        "pseudobulk": f"Pseudobulk, {model}",
+        "moments": f"Means and SDs, {model}",
+        "type-means": f"{types} pseudobulk, {model}",
+        "composition": f"{types} composition (CLR), {model}",
+        "embedding": f"Mean embedding, {model}",
+        "transport-kernel": f"Euclidean OT, {kernel}",
+        "pseudobulk-5-nn": "Pseudobulk, 5-NN",
+        "transport-5-nn": "Euclidean OT, 5-NN",
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -26,16 +26,75 @@ _MAX_CLUSTERED_POINTS = 5000
 _PSEUDO_COUNT = 0.5
 
 
-class Types:
-    """Types of points: an annotation, or clusters found by k-means on principal components.
+class Baseline(BaseEstimator):
+    """Base of the methods for comparison: input in training, and later input with the same features."""
 
-    Attributes
-    ----------
-    names : array of shape (n_types,)
-        Names of the types; 0, 1, … for clusters.
-    scaling : Scaling
-        Equal numbers of points per distribution, and their principal components.
-    """
+    def _training_input(self, D: Any) -> Distributions:
+        D = as_distributions(D).with_mass()
+        self.n_features_in_ = D.shape[1]
+        self._features = GroundMetric.euclidean(D.shape[1], D.features)
+        return D
+
+    def _checked(self, D: Any) -> Distributions:
+        check_is_fitted(self, "n_features_in_")
+        D = as_distributions(D).with_mass()
+        self._features.check_fit(D)
+        return D
+
+
+class LabelFree(Baseline):
+    """Base of the methods that do not use labels: a permutation test fits them once."""
+
+    uses_labels = False
+
+    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> Self:
+        """Fit the method to training distributions.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Training distributions; the rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,) or None, default=None
+            Labels, which are not used.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        D = self._training_input(D)
+        if y is not None:
+            check_labels(y, D.name_index)
+        self._fit(D)
+        return self
+
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return distances between the distributions of A and of B (or among those of A).
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            Distributions of the rows.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Distributions of the columns; None: those of A.
+        n_jobs : int or None, default=None
+            Number of threads for transport; None means one, -1 one per core.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances.
+        """
+        raise NotImplementedError
+
+    def _fit(self, D: Distributions) -> None:
+        raise NotImplementedError
+
+
+class Types:
+    """Types of points: an annotation, or clusters found by k-means on principal components."""
 
     def __init__(self, D: Distributions, annotation: str | None, n_types: int, seed: int) -> None:
         check_number("n_types", n_types, low=1, whole=True)
@@ -92,7 +151,7 @@ class Types:
         return values
 
 
-class Summary(TransformerMixin, BaseEstimator):
+class Summary(TransformerMixin, LabelFree):
     """One vector per distribution: means of the features, or other statistics.
 
     All statistics but means depend on the number of points of a distribution, so they are computed from equal numbers.
@@ -126,8 +185,6 @@ class Summary(TransformerMixin, BaseEstimator):
     [[1.0], [5.0]]
     """
 
-    uses_labels = False  # a permutation test fits it once
-
     def __init__(
         self, statistics: str = "mean", *, annotation: str | None = None, n_types: int = 20, random_state: int = 0
     ) -> None:
@@ -136,46 +193,9 @@ class Summary(TransformerMixin, BaseEstimator):
         self.n_types = n_types
         self.random_state = random_state
 
-    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> Summary:
-        """Fit scales, types and random features to training distributions.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Training distributions; the rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,) or None, default=None
-            Labels, which are not used.
-
-        Returns
-        -------
-        Summary
-            The estimator itself.
-        """
-        self.fit_transform(D, y)
-        return self
-
-    def fit_transform(self, D: DistributionsLike, y: LabelsLike | None = None) -> np.ndarray:
-        """Fit to training distributions and return their vectors.
-
-        Parameters
-        ----------
-        D : Distributions
-            Training distributions.
-        y : array-like of shape (n_distributions,) or None, default=None
-            Labels, which are not used.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_statistics)
-            Statistics.
-        """
-        D = as_distributions(D).with_mass()
-        if y is not None:
-            check_labels(y, D.name_index)
+    def _fit(self, D: Distributions) -> None:
         if self.statistics not in STATISTICS:
             raise ParameterError("statistics", self.statistics, f": expected one of {list(STATISTICS)}")
-        self.n_features_in_ = D.shape[1]
-        self._features = GroundMetric.euclidean(D.shape[1], D.features)
         if self.statistics in ("type_means", "composition"):
             self._types = Types(D, self.annotation, self.n_types, self.random_state)
             if self.statistics == "type_means":
@@ -189,7 +209,6 @@ class Summary(TransformerMixin, BaseEstimator):
         self.centre_, deviation = x.mean(axis=0), x.std(axis=0)
         # The deviation of a constant statistic is 0 up to rounding, and its scale infinite: it never counts.
         self.scale_ = np.where(deviation > 1e-10 * np.abs(self.centre_), deviation, np.inf)
-        return x
 
     def transform(self, D: DistributionsLike) -> np.ndarray:
         """Return a vector per distribution.
@@ -204,30 +223,11 @@ class Summary(TransformerMixin, BaseEstimator):
         array of shape (n_distributions, n_statistics)
             Statistics.
         """
-        check_is_fitted(self, "scale_")
-        D = as_distributions(D).with_mass()
-        self._features.check_fit(D)
-        return self._vectors(D)
+        return self._vectors(self._checked(D))
 
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Return Euclidean distances between standardised vectors.
-
-        Parameters
-        ----------
-        A : Distributions or array of shape (n_points, n_features)
-            Distributions of the rows.
-        B : Distributions, array of shape (n_points, n_features) or None, default=None
-            Distributions of the columns; None: those of A.
-        n_jobs : int or None, default=None
-            Not used.
-
-        Returns
-        -------
-        array of shape (len(A), len(B))
-            Distances.
-        """
         a, b = ((self.transform(D) - self.centre_) / self.scale_ for D in (A, A if B is None else B))
         return euclidean(a, b)
 
@@ -244,7 +244,7 @@ class Summary(TransformerMixin, BaseEstimator):
         return description.moments if self.statistics == "moments" else description.embedding
 
 
-class Composition(BaseEstimator):
+class Composition(LabelFree):
     """Wasserstein distances between the proportions of types in each distribution (PILOT; Joodaki et al. 2024).
 
     Moving mass from one type to another costs the distance between the medians of the types, on 50 principal
@@ -282,8 +282,6 @@ class Composition(BaseEstimator):
     (30, 3)
     """
 
-    uses_labels = False  # a permutation test fits it once
-
     def __init__(
         self,
         n_types: int = 20,
@@ -299,28 +297,10 @@ class Composition(BaseEstimator):
         self.pseudo_count = pseudo_count
         self.random_state = random_state
 
-    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> Composition:
-        """Find the types and the costs between them.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Training distributions; the rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,) or None, default=None
-            Labels, which are not used.
-
-        Returns
-        -------
-        Composition
-            The estimator itself.
-        """
-        D = as_distributions(D).with_mass()
-        if y is not None:
-            check_labels(y, D.name_index)
+    def _fit(self, D: Distributions) -> None:
         check_number("pseudo_count", self.pseudo_count, low=0.0)
         self._types = Types(D, self.annotation, self.n_types, self.random_state)
-        self.types_, self.n_features_in_ = self._types.names, D.shape[1]
-        self._features = GroundMetric.euclidean(D.shape[1], D.features)
+        self.types_ = self._types.names
         z, types = self._types.scaling.describe(D).euclidean.points, self._types.draw(D)[1]
         overall = np.median(z, axis=0)  # of types without a drawn point
         medians = [np.median(z[types == t], axis=0) if np.any(types == t) else overall for t in range(self.types_.size)]
@@ -329,7 +309,6 @@ class Composition(BaseEstimator):
         np.fill_diagonal(self.costs_, 0.0)
         counts = self._types.counts(D).sum(axis=0)
         self._prior = self.pseudo_count * counts / counts.sum()
-        return self
 
     def proportions(self, D: DistributionsLike) -> np.ndarray:
         """Return the share of each type in every distribution, including the pseudo-counts.
@@ -344,31 +323,13 @@ class Composition(BaseEstimator):
         array of shape (n_distributions, n_types)
             Shares in the order of `types_`; each row sums to 1.
         """
-        check_is_fitted(self, "costs_")
-        D = as_distributions(D).with_mass()
-        self._features.check_fit(D)
+        D = self._checked(D)
         counts = self._types.counts(D) + self._prior
         return counts / counts.sum(axis=1, keepdims=True)
 
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Return Wasserstein distances between proportions.
-
-        Parameters
-        ----------
-        A : Distributions or array of shape (n_points, n_features)
-            Distributions of the rows.
-        B : Distributions, array of shape (n_points, n_features) or None, default=None
-            Distributions of the columns; None: those of A.
-        n_jobs : int or None, default=None
-            Number of threads; None means one, -1 one per core.
-
-        Returns
-        -------
-        array of shape (len(A), len(B))
-            Distances.
-        """
         rows, columns = self._transported(A), None if B is None else self._transported(B)
         costs: Any = _Costs(self.costs_)
         return pairwise_distances(rows, columns, costs, n_jobs=n_jobs)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted
 
 from .._internal.types import DistributionsLike, LabelsLike, RandomState, Transformer
 from .._internal.validation import check_labels, check_number
-from ..distributions import as_distributions
+from ..distributions import Distributions
 from ..estimators._base import GroundMetricMethod
 from ..metrics.base import DiagonalMetric, GroundMetric
 from ..metrics.forms import MappedMetric, image, some_points
+from .summaries import Baseline, LabelFree
 
 # Features up to which a transformer is tested for being affine, which takes an identity matrix of this size.
 _MAX_AFFINE_FEATURES = 5000
 
 
-class Euclidean(GroundMetricMethod, BaseEstimator):
+class Euclidean(GroundMetricMethod, LabelFree):
     """Wasserstein distances with the Euclidean distance between points.
 
     Parameters
@@ -41,50 +41,19 @@ class Euclidean(GroundMetricMethod, BaseEstimator):
     [[0.0, 5.0], [5.0, 0.0]]
     """
 
-    uses_labels = False  # a permutation test fits it once
-
     def __init__(self, *, standardise: bool = False) -> None:
         self.standardise = standardise
 
-    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> Euclidean:
-        """Read the scales of the features.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Training distributions; the rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,) or None, default=None
-            Labels, which are not used.
-
-        Returns
-        -------
-        Euclidean
-            The estimator itself.
-        """
-        D = as_distributions(D)
-        if y is not None:
-            check_labels(y, D.name_index)
-        self.n_features_in_ = D.shape[1]
+    def _fit(self, D: Distributions) -> None:
         self.metric_ = GroundMetric.euclidean(D.shape[1], D.features)
         if self.standardise:
-            variance = D.with_mass().moments()[1]
+            variance = D.moments()[1]
             # A constant feature contributes nothing for any weight.
             weights = 1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0))
             self.metric_ = DiagonalMetric(weights, D.features, variances=variance)
-        return self
-
-    def distances(
-        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
-    ) -> np.ndarray:
-        check_is_fitted(self, "metric_")
-        for cohort in (A,) if B is None else (A, B):
-            self.metric_.check_fit(as_distributions(cohort))
-        return super().distances(A, B, n_jobs=n_jobs)
-
-    distances.__doc__ = GroundMetricMethod.distances.__doc__
 
 
-class PointTransport(GroundMetricMethod, BaseEstimator):
+class PointTransport(GroundMetricMethod, Baseline):
     """Wasserstein distances with the Euclidean distance between points mapped by a scikit-learn transformer.
 
     The transformer is fitted to points with the labels of their distributions. Principal components, linear
@@ -142,7 +111,7 @@ class PointTransport(GroundMetricMethod, BaseEstimator):
         PointTransport
             The estimator itself.
         """
-        D = as_distributions(D).with_mass()
+        D = self._training_input(D)
         labels = None if y is None else np.repeat(check_labels(y, D.name_index), D.sizes)
         rows = np.arange(D.points.shape[0])
         if self.max_points is not None and rows.size > self.max_points:
@@ -152,7 +121,6 @@ class PointTransport(GroundMetricMethod, BaseEstimator):
             draws = [random.choice(size, count, replace=False) for size, count in zip(D.sizes, counts, strict=True)]
             rows = np.sort(np.concatenate([low + draw for low, draw in zip(D.bounds[:-1], draws, strict=True)]))
         fitted = clone(self.transformer).fit(D.points[rows], None if labels is None else labels[rows])
-        self.n_features_in_ = D.shape[1]
         variances, probes = D.moments()[1], some_points(D)
         images = image(fitted, probes)
         if D.shape[1] <= _MAX_AFFINE_FEATURES:

@@ -77,10 +77,9 @@ def class_shares(
 ) -> np.ndarray:
     """Return the share of the neighbours' votes for each class, shape (n_items, n_classes).
 
-    `distances` and class `codes` have a row per item and a column per neighbour. With weights "distance", the weight of
-    a vote is one over the distance, and if neighbours are at distance 0, only they vote; with "uniform", all votes have
-    the same weight. With `among`, the codes of all training distributions, votes are divided by the size of their
-    class.
+    `distances` and class `codes` have a row per item and a column per neighbour. With weights "distance", a vote weighs
+    one over the distance, and if neighbours are at distance 0, only they vote. With `among`, the codes of all training
+    distributions, votes are divided by the size of their class.
 
     >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
     [[0.571, 0.429]]

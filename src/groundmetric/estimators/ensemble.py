@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import (
@@ -26,7 +26,7 @@ from .._internal.validation import (
     resolve_seed,
 )
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
-from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
+from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Numbers, Settings, Survival, Target
 from ..learning.labels import read_labels, read_strata
 from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
@@ -72,34 +72,8 @@ class Cohort:
     """Labels, groups, strata and folds of distributions, in the order of the distributions' names.
 
     All computations of an ensemble run in this order: results do not depend on the order of the input.
-
-    Parameters
-    ----------
-    D : Distributions
-        Distributions with names; with several modalities, those of one modality.
-    y : array-like
-        Labels.
-    target : {"classes", "ordered", "survival"}
-        Kind of the labels.
-    groups, strata, cv : array-like or None
-        Group (patient), stratum (batch) and cross-validation fold of each distribution.
-
-    Attributes
-    ----------
-    order, inverse : array of int of shape (n_distributions,)
-        ``D[order]`` is sorted by name; ``result[inverse]`` is in the order of the input again.
-    target : Target
-        Labels.
-    classes : array of shape (n_classes,)
-        Classes in sorted order; empty for numbers and survival times.
-    groups : array of int of shape (n_distributions,)
-        Group of each distribution.
-    group_names : list
-        Name of each group, by which folds are assigned.
-    strata : array of int of shape (n_distributions,) or None
-        Stratum of each distribution.
-    folds : array of int of shape (n_distributions,) or None
-        Folds from `cv`.
+    ``D[order]`` is sorted by name, and ``result[inverse]`` is in the order of the input again. Folds are assigned by
+    `group_names`. `classes` is empty for numbers and survival times; `strata` and `folds` are None if not given.
     """
 
     def __init__(self, D: Distributions, y: Any, target: str, groups: Any, strata: Any, cv: Any = None) -> None:
@@ -339,7 +313,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         GroundMetricEnsemble
             The estimator itself.
         """
-        cohort, geometries, settings = self.prepare(X, y, groups=groups, strata=strata)
+        cohort, geometries, settings = prepare_fit(self, X, y, groups, strata)
         fitted, back = fit_cohort(geometries, cohort, settings), cohort.inverse
         self.fitted_, self.classes_, self.folds_ = fitted, cohort.classes, fitted.folds[back]
         self.held_out_ = fitted.target.decode(fitted.held_out.predictions[back])
@@ -361,75 +335,42 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             warnings.warn(SmallSampleWarning(self.small_, n_points), stacklevel=2)
         return self
 
-    def prepare(
-        self,
-        X: DistributionsLike | Mapping[str, Distributions],
-        y: LabelsLike,
-        *,
-        groups: LabelsLike | None = None,
-        strata: LabelsLike | None = None,
-    ) -> tuple[Cohort, dict[str, Geometry], Settings]:
-        """Validate the input of `fit`, and compute the label-free geometry.
-
-        Parameters
-        ----------
-        X, y, groups, strata : as in `fit`
-            The cohort.
-
-        Returns
-        -------
-        cohort : Cohort
-            Labels, groups and strata in the order of the names.
-        geometries : dict of str to Geometry
-            The distributions without labels, by modality; a single one has the name "".
-        settings : Settings
-            Settings of the steps that use labels.
-        """
-        if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
-            parts = {name: D.with_mass() for name, D in X.items()}
-            self.n_features_in_ = sum(D.shape[1] for D in parts.values())
-        else:
-            parts = {"": checked_distributions(self, X, reset=True)}
-        cohort = Cohort(next(iter(parts.values())), y, self.target, groups, strata, self.cv)
-        for name in ("n_members", "max_points", "max_epochs"):
-            check_number(name, getattr(self, name), low=1, whole=True)
-        kinds = [self.kinds] if isinstance(self.kinds, str) else list(self.kinds)
-        if isinstance(self.kinds, str) or not kinds or any(kind not in KINDS for kind in kinds):
-            raise ParameterError("kinds", self.kinds, f": expected a list of some of {list(KINDS)}")
-        if len(set(kinds)) < len(kinds):
-            raise ParameterError("kinds", self.kinds, ": expected each kind once; `n_members` says how many of each")
-        ordered = [kind for kind in KINDS if kind in kinds]
-        seed = resolve_seed(self.random_state)
-        settings = Settings(
-            ordered, self.n_members, seed, Refinement(self.max_epochs), self.n_jobs, bool(self.verbose)
-        )  # fmt: skip
-        geometries = {
-            name: Geometry(parts[name][cohort.order], seed, self.max_points, cohort.strata, self.n_jobs)
-            for name in sorted(parts)
-        }
-        return cohort, geometries, settings
-
     def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
 
-    def member_metric(self, member: Member) -> GroundMetric:
-        """Return the ground metric of one of `members_`, for points in the units of the input.
 
-        Parameters
-        ----------
-        member : Member
-            An entry of `members_`.
+def prepare_fit(
+    ensemble: GroundMetricEnsemble, X: Any, y: Any, groups: Any = None, strata: Any = None
+) -> tuple[Cohort, dict[str, Geometry], Settings]:
+    """Validate the input of `fit`, and compute the label-free geometry of each modality (a single one has the name "").
 
-        Returns
-        -------
-        GroundMetric
-            The metric.
-        """
-        check_is_fitted(self, "fitted_")
-        return member.metric(self.fitted_.geometries[""])
+    The cohort has the labels in the order of the names, the settings are those of the steps that use labels.
+    """
+    if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
+        parts = {name: D.with_mass() for name, D in X.items()}
+        ensemble.n_features_in_ = sum(D.shape[1] for D in parts.values())
+    else:
+        parts = {"": checked_distributions(ensemble, X, reset=True)}
+    cohort = Cohort(next(iter(parts.values())), y, ensemble.target, groups, strata, ensemble.cv)
+    for name in ("n_members", "max_points", "max_epochs"):
+        check_number(name, getattr(ensemble, name), low=1, whole=True)
+    kinds = [ensemble.kinds] if isinstance(ensemble.kinds, str) else list(ensemble.kinds)
+    if isinstance(ensemble.kinds, str) or not kinds or any(kind not in KINDS for kind in kinds):
+        raise ParameterError("kinds", ensemble.kinds, f": expected a list of some of {list(KINDS)}")
+    if len(set(kinds)) < len(kinds):
+        raise ParameterError("kinds", ensemble.kinds, ": expected each kind once; `n_members` says how many of each")
+    ordered = [kind for kind in KINDS if kind in kinds]
+    seed = resolve_seed(ensemble.random_state)
+    refinement, show = Refinement(ensemble.max_epochs), bool(ensemble.verbose)
+    settings = Settings(ordered, ensemble.n_members, seed, refinement, ensemble.n_jobs, show)
+    geometries = {
+        name: Geometry(parts[name][cohort.order], seed, ensemble.max_points, cohort.strata, ensemble.n_jobs)
+        for name in sorted(parts)
+    }
+    return cohort, geometries, settings
 
 
 class Refinement:

@@ -166,8 +166,8 @@ class BasePredictor(BaseEstimator):
             smallest value, 1 / (n_training + 1), means that the new distribution is farther away than any training
             distribution.
         """
-        check_is_fitted(self, "predictor_")
-        return self.predictor_.typicality(_by_modality(self._checked(X, reset=False)))
+        checked = self._checked(X, reset=False)
+        return self.predictor_.typicality(_by_modality(checked))
 
     def predict_all(self, X: DistributionsLike | ModalitiesLike) -> Predicted:
         """Return predictions with typicality and flags instead of warnings.
@@ -182,13 +182,16 @@ class BasePredictor(BaseEstimator):
         Predicted
             Probabilities of the classes, numbers or risks; typicality; flags of unusual and of small distributions.
         """
-        check_is_fitted(self, "predictor_")
-        return self._values(self.predictor_.predict(_by_modality(self._checked(X, reset=False))))
+        return self._predicted(self._checked(X, reset=False))[1]
+
+    def _predicted(self, checked: Any) -> tuple[list[Any], Predicted]:
+        """Return the names of validated distributions, and their predictions."""
+        parts = _by_modality(checked)
+        return list(next(iter(parts.values())).names), self._values(self.predictor_.predict(parts))
 
     def _predict(self, checked: Any) -> np.ndarray:
         """Return predictions for validated input, with warnings at the line that called the calling method."""
-        parts = _by_modality(checked)
-        names, predicted = next(iter(parts.values())).names, self._values(self.predictor_.predict(parts))
+        names, predicted = self._predicted(checked)
         if predicted.far.any():
             name = names[int(np.argmax(predicted.far))]
             warnings.warn(
@@ -236,7 +239,6 @@ class _Classification(ClassifierMixin):
         array of shape (n_distributions, n_classes)
             Probabilities in the order of `classes_`; each row sums to 1.
         """
-        check_is_fitted(self, "predictor_")
         return self._adjusted(self._predict(self._checked(X, reset=False)), prior)
 
     def predict(self, X: DistributionsLike | ModalitiesLike, prior: LabelsLike | None = None) -> np.ndarray:
@@ -254,7 +256,6 @@ class _Classification(ClassifierMixin):
         array of shape (n_distributions,)
             Predicted classes.
         """
-        check_is_fitted(self, "predictor_")
         probabilities = self._adjusted(self._predict(self._checked(X, reset=False)), prior)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
@@ -283,10 +284,8 @@ class _Classification(ClassifierMixin):
         PredictionSets
             Sets, conformal p-values, and reasons where a set has all classes.
         """
-        check_is_fitted(self, "predictor_")
         checked = self._checked(X, reset=False)
-        parts = _by_modality(checked)
-        names, predicted = list(next(iter(parts.values())).names), self._values(self.predictor_.predict(parts))
+        names, predicted = self._predicted(checked)
         new_strata = group_list(strata, _names(checked), "strata")
         return self.calibration_.sets(
             predicted.values, predicted.far, names, self.classes_, float(coverage), new_strata
@@ -311,12 +310,9 @@ class _Classification(ClassifierMixin):
         float
             Share of the distributions whose class is predicted correctly.
         """
-        check_is_fitted(self, "predictor_")
         checked = self._checked(X, reset=False)
-        labels, weights = (
-            label_array(y, _names(checked)),
-            align_by_name(sample_weight, _names(checked), "sample_weight"),
-        )
+        labels = label_array(y, _names(checked))
+        weights = align_by_name(sample_weight, _names(checked), "sample_weight")
         predicted = self.classes_[np.argmax(self._predict(checked), axis=1)]
         return float(accuracy_score(labels, predicted, sample_weight=weights))
 
@@ -355,7 +351,6 @@ class _Regression(RegressorMixin):
         array of shape (n_distributions,)
             Predicted numbers.
         """
-        check_is_fitted(self, "predictor_")
         return self._predict(self._checked(X, reset=False))
 
     def predict_interval(self, X: DistributionsLike | ModalitiesLike, coverage: float = 0.9) -> PredictionIntervals:
@@ -377,10 +372,7 @@ class _Regression(RegressorMixin):
         PredictionIntervals
             Predicted numbers, ends of the intervals, and reasons where these are infinite.
         """
-        check_is_fitted(self, "predictor_")
-        checked = self._checked(X, reset=False)
-        parts = _by_modality(checked)
-        names, predicted = list(next(iter(parts.values())).names), self._values(self.predictor_.predict(parts))
+        names, predicted = self._predicted(self._checked(X, reset=False))
         return self.calibration_.intervals(predicted.values, predicted.far, names, float(coverage))
 
     def score(
@@ -402,7 +394,6 @@ class _Regression(RegressorMixin):
         float
             R²: 1 for perfect predictions, 0 for predictions as good as the mean of `y`.
         """
-        check_is_fitted(self, "predictor_")
         checked = self._checked(X, reset=False)
         values = ordered_values(y, next(iter(_by_modality(checked).values())))
         weights = align_by_name(sample_weight, _names(checked), "sample_weight")
@@ -418,6 +409,8 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
         return tags
 
     def _checked(self, X: Any, *, reset: bool) -> Distributions:
+        if not reset:
+            check_is_fitted(self, "predictor_")
         D = checked_distributions(self, X, reset=reset)
         if not reset:
             self.metric_.check_fit(D)
@@ -651,7 +644,6 @@ class TransportSurvival(EnsemblePredictor):
         array of shape (n_distributions,)
             Risks; a higher risk means an earlier event. As predicted numbers, they may be below 0 or above 1.
         """
-        check_is_fitted(self, "predictor_")
         return self._predict(self._checked(X, reset=False))
 
     def predict_survival(self, X: DistributionsLike, times: ArrayLike) -> np.ndarray:
@@ -669,10 +661,9 @@ class TransportSurvival(EnsemblePredictor):
         array of shape (n_distributions, n_times)
             Probabilities, falling along each row.
         """
-        check_is_fitted(self, "predictor_")
         risk = self._predict(self._checked(X, reset=False))
-        wanted = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
-        if wanted.ndim != 1 or not np.all(wanted >= 0):
+        time_points = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
+        if time_points.ndim != 1 or not np.all(time_points >= 0):
             raise ValueError(f"times are {times!r}: expected a list of numbers of at least 0")
         training = self.held_out_risk_
         width = _WIDTH * float(training.std()) * training.size**-0.2 or 1.0
@@ -681,8 +672,8 @@ class TransportSurvival(EnsemblePredictor):
         weights = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
         steps, alive = kaplan_meier(self.times_, weights)
         curve = np.hstack([np.ones((risk.size, 1)), alive])
-        probabilities = curve[:, np.searchsorted(steps, wanted, side="right")]
-        probabilities[:, wanted > self.times_.time.max()] = np.nan
+        probabilities = curve[:, np.searchsorted(steps, time_points, side="right")]
+        probabilities[:, time_points > self.times_.time.max()] = np.nan
         return probabilities
 
     def score(self, X: DistributionsLike, y: LabelsLike) -> float:
@@ -700,7 +691,6 @@ class TransportSurvival(EnsemblePredictor):
         float
             Share of the comparable pairs whose risks have the correct order: 1 if all have, 0.5 by chance.
         """
-        check_is_fitted(self, "predictor_")
         D = self._checked(X, reset=False)
         times = read_survival(y, D.name_index)
         check_comparable(times)
@@ -737,6 +727,8 @@ class _Multimodal(BasePredictor):
 
     def _checked(self, X: Any, *, reset: bool) -> dict[str, Distributions]:
         """Return the modalities, and with `joined_` also one with the features of all."""
+        if not reset:
+            check_is_fitted(self, "predictor_")
         if not isinstance(X, Modalities | Mapping):
             kind = type(X).__name__
             raise TypeError(f"X is a {kind}: expected Modalities, or Distributions by the name of their modality")
@@ -787,7 +779,6 @@ class _Multimodal(BasePredictor):
         array of shape (len(A), len(B))
             Distances.
         """
-        check_is_fitted(self, "predictor_")
         first = self._checked(A, reset=False)
         second = None if B is None else self._checked(B, reset=False)
         distances = [

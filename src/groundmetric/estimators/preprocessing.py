@@ -168,23 +168,9 @@ class Prepared(BaseEstimator):
 class SelectedFeatures(Prepared):
     """Method on the features with the largest variance over the training points.
 
-    Parameters
-    ----------
-    method : estimator
-        Method, as `evaluation.compare` takes them.
-    rule : "variance" or int, default="variance"
-        "variance" selects the features whose variance is above the average (the paper's rule); an int, this number of
-        features with the largest variance.
+    The rule "variance" selects the features whose variance is above the average (the paper's rule); an int, this number
+    of features with the largest variance.
 
-    Attributes
-    ----------
-    places_ : array of int
-        Columns of the selected features.
-    method_ : estimator
-        The method, fitted on the selected features.
-
-    Examples
-    --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.synth_2d(random_state=0)
     >>> SelectedFeatures(gm.baselines.Euclidean(), 1).fit(D, y).places_.tolist()  # the noise varies most

@@ -116,30 +116,14 @@ class Cohort:
 
 @dataclass
 class Result:
-    """Scores and predictions of one method on one split, as plain data.
+    """Scores and predictions of one method on one split, as plain data."""
 
-    Attributes
-    ----------
-    status : str
-        "ok", "OOM" (out of memory) or "error: …".
-    scores : dict of str to dict of str to float
-        Level ("distributions", "points", "clusters", "point clusters") to score to value.
-    probabilities : list of list of float
-        A row per test distribution, a column per class.
-    point_counts : list of list of int
-        How many points of each test distribution were predicted as each class.
-    seconds : dict of str to float
-        Step ("fit", "predict", "points", "clustering") to its duration.
-    notes : list of str
-        Warnings of the method.
-    """
-
-    status: str = OK
-    scores: dict[str, dict[str, float]] = field(default_factory=dict)
-    probabilities: list[list[float]] = field(default_factory=list)
-    point_counts: list[list[int]] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    status: str = OK  # or "OOM" (out of memory), or "error: …"
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by level and name
+    probabilities: list[list[float]] = field(default_factory=list)  # a row per test distribution, a column per class
+    point_counts: list[list[int]] = field(default_factory=list)  # points of each distribution predicted as each class
+    seconds: dict[str, float] = field(default_factory=dict)  # of the steps "fit", "predict", "points", "clustering"
+    notes: list[str] = field(default_factory=list)  # warnings of the method
 
     to_dict = asdict
 
@@ -292,13 +276,6 @@ class ResultCache:
     """Results of methods on splits, in a file; without a path, nothing is cached.
 
     The key of a result depends on data, labels, groups, protocol, split, and the method with its parameters.
-
-    Parameters
-    ----------
-    path : str, os.PathLike[str] or None
-        File; made when the first result is written.
-    cohort, protocol, methods
-        Data, scoring and methods, which the keys depend on.
     """
 
     def __init__(
@@ -385,36 +362,28 @@ def pooled(
     score: str,
     level: str,
     n_classes: int,
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the score of pooled predictions, averaged over rounds, as a function of the weights of distributions.
+) -> float:
+    """Return the score of pooled predictions, averaged over rounds, without distributions whose split failed.
 
-    Distributions whose split failed have weight 0. The pooled AUC compares probabilities of different fits, because an
-    AUC of single splits is undefined for small test sets. It is biased downwards if leaving a distribution out removes
-    a vote for its class.
+    The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for small test
+    sets. It is biased downwards if leaving a distribution out removes a vote for its class.
     """
-    tables = [np.zeros((codes.size, n_classes)) for _ in range(int(rounds.max()) + 1)]
-    predicted = [np.zeros(codes.size, bool) for _ in tables]
+    tables = np.zeros((int(rounds.max()) + 1, codes.size, n_classes))
+    predicted = np.zeros(tables.shape[:2])
     for (_, test), at, result in zip(splits, rounds, results, strict=True):
         rows = result.probabilities if level == "distributions" else result.point_counts
         if result.status == OK and rows:
-            tables[at][test] = rows
-            predicted[at][test] = True
-
-    def statistic(weights: np.ndarray) -> np.ndarray:
-        values = []
-        for table, there in zip(tables, predicted, strict=True):
-            scores = score_codes if level == "distributions" else score_counts
-            values.append(scores(codes, table, weights * there).get(score, np.full(weights.shape[:-1], np.nan)))
-        return np.mean(values, axis=0)
-
-    return statistic
+            tables[at, test], predicted[at, test] = rows, 1.0
+    scores: Any = score_codes if level == "distributions" else score_counts
+    pairs = zip(tables, predicted, strict=True)
+    return float(np.mean([scores(codes, table, weights).get(score, np.nan) for table, weights in pairs]))
 
 
 def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score: str, n_classes: int) -> float:
     """Return the score of pooled predictions if the test sets make up the cohort, else the mean over splits."""
     rounds = rounds_of(splits, codes.size)
     if rounds is not None:
-        return float(pooled(codes, splits, rounds, results, score, "distributions", n_classes)(np.ones(codes.size)))
+        return pooled(codes, splits, rounds, results, score, "distributions", n_classes)
     values = split_scores(results, score, "distributions")
     return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else np.nan
 

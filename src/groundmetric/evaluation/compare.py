@@ -34,27 +34,26 @@ def compare(
     resume: str | os.PathLike[str] | None = None,
     verbose: int = 0,
 ) -> Comparison:
-    """Fit every method on the training part of every split, and score it on the test part.
+    """Fit every method to the training set of every split, and score it on the test set.
 
-    Everything that a method fits (gene choice, scaling, learning, tuning) sees the training part only. Methods
-    with `predict_proba` predict by it; for others, the nearest training distributions vote. At point level, the
-    nearest training points vote, each with the label of its distribution; points of no mass are left out.
+    All steps of a method (gene selection, scaling, learning, tuning) are fitted to the training set only. Methods with
+    `predict_proba` predict by it; for others, the nearest training distributions vote. At the level of points, the
+    nearest training points vote with the label of their distribution; points of zero mass are excluded.
 
-    Parameters and splits are checked before the first fit. A method that fails on the first split and then on the
-    second as well cannot run on these data, which is an error. A method that fails on other splits is reported as such,
-    and the others go on.
+    Parameters and splits are checked before the first fit. A method that fails on the first two splits is an error; a
+    failure on other splits is part of the result.
 
     Parameters
     ----------
     methods : dict of str to estimator
         An estimator has ``fit(D, y)`` and ``distances(A, B)`` or ``predict_proba(D)``; with ``point_distances(x, y)``
         it is also scored at point level. One that has ``takes_groups = True`` is fitted with
-        ``fit(D, y, groups=...)``, the outer groups of its training part. The first is the reference that others are
-        compared with.
+        ``fit(D, y, groups=...)``, the outer groups of its training set. The first method is the reference in paired
+        comparisons.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
-        Labels; these and `groups` go by name where they carry names.
+        Labels; `y` and `groups` are matched by name if they carry names.
     cv : int, list of (train, test), scikit-learn splitter or None, default=None
         An int is a number of folds: ``folds(y, groups=groups, n_splits=cv, random_state=0)``. None is
         ``shuffled(y, groups=groups, random_state=0)``.
@@ -63,9 +62,9 @@ def compare(
     voting : Voting or None, default=None
         Votes of nearest neighbours, for methods without `predict_proba` and for points; None: ``Voting()``.
     points : bool, default=True
-        Whether points are scored too.
+        Whether points are scored, too.
     clustering : bool, default=False
-        Whether the test part of each split is clustered.
+        Whether the test set of each split is clustered.
     n_jobs : int or None, default=None
         Fits (a method on a split) that run at the same time in worker processes, or on the cluster that joblib is
         configured for; None means one, in this process, -1 one per core.
@@ -86,8 +85,8 @@ def compare(
     >>> from groundmetric.baselines import Euclidean
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
     >>> methods = {"learned": gm.GroundMetricLearner(max_epochs=10, random_state=0), "Euclidean": Euclidean()}
-    >>> found = evaluation.compare(methods, D, y, cv=evaluation.folds(y, random_state=0), points=False)
-    >>> bool(found.difference("learned", "Euclidean").low > 0)
+    >>> comparison = evaluation.compare(methods, D, y, cv=evaluation.folds(y, random_state=0), points=False)
+    >>> bool(comparison.difference("learned", "Euclidean").low > 0)
     True
     """
     D = as_distributions(D)
@@ -138,7 +137,7 @@ def compare(
 
 
 def _splitter(cv: Any, labels: np.ndarray, groups: list[Hashable] | None) -> Any:
-    """What `as_splits` takes, from a number of folds or None as well."""
+    """Return the input of `as_splits` for a number of folds, None or other splits."""
     if cv is None:
         return shuffled(labels, groups=groups, random_state=0)
     if isinstance(cv, int | np.integer):
@@ -159,7 +158,7 @@ def _check_methods(methods: Mapping[str, Any]) -> None:
 
 
 def _too_few_voters(cohort: Cohort, splits: list[Split], protocol: Protocol) -> list[str]:
-    """A note for each level at which a training part has fewer items than should vote."""
+    """Return a note for each level at which a training set has fewer items than the number of neighbours."""
     notes = []
     least = min(train.size for train, _ in splits)
     if least < protocol.n_neighbors:

@@ -118,27 +118,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of one method for a cohort, in one or more rounds.
+    """Cross-validated predictions of one method for a cohort, in one or more rounds."""
 
-    Parameters
-    ----------
-    codes : array of int of shape (n,)
-        Class of each distribution.
-    units : array of int of shape (n,)
-        Independent unit of each distribution (its patient), numbered from 0.
-    counts : array of shape (n_rounds, n, n_classes)
-        Number of predictions of each class: one per distribution, or its number of points; 0 where not predicted.
-    probabilities : array of shape (n_rounds, n, n_classes) or None
-        Probabilities of the classes; None at the level of points.
-    test_share : float
-        Mean share of the units in the test part of a split.
-    """
-
-    codes: np.ndarray
-    units: np.ndarray
-    counts: np.ndarray
-    probabilities: np.ndarray | None
-    test_share: float = 0.2
+    codes: np.ndarray  # (n,) class of each distribution
+    units: np.ndarray  # (n,) independent unit of each distribution (its patient), numbered from 0
+    counts: np.ndarray  # (n_rounds, n, n_classes) predictions of each class: 1, or numbers of points; 0: not predicted
+    probabilities: np.ndarray | None  # (n_rounds, n, n_classes); None at the level of points
+    test_share: float = 0.2  # mean share of the units in the test set of a split
 
     @property
     def inflation(self) -> float:
@@ -175,24 +161,7 @@ class Component(NamedTuple):
 
 
 def interval(predictions: Predictions, score: str, value: float, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the lower and the upper end of the confidence interval of a score.
-
-    Parameters
-    ----------
-    predictions : Predictions
-        Cross-validated predictions of the method.
-    score : str
-        Name of the score, one of `evaluation.scores.SCORES`.
-    value : float
-        Estimate of the score.
-    confidence : float, default=0.95
-        Confidence level.
-
-    Returns
-    -------
-    tuple of two floats
-        Ends of the interval, which contains `value`.
-    """
+    """Return the ends of the confidence interval of a score whose estimate is `value`, which the interval contains."""
     quantile = _quantile(predictions, confidence)
     parts = _components(predictions, score, value)
     lower, upper = (float(np.sqrt(sum(part.reach(end, quantile) ** 2 for part in parts))) for end in (0, 1))
@@ -208,23 +177,9 @@ def _centre(predictions: Predictions, score: str, value: float) -> float:
 def difference(
     a: Predictions, b: Predictions, score: str, values: tuple[float, float], *, confidence: float = 0.95
 ) -> tuple[float, float, float]:
-    """Return the ends of the confidence interval of the difference of two methods' scores, and its p-value.
+    """Return the ends of the confidence interval of the first score minus the second, and the p-value of no difference.
 
-    Parameters
-    ----------
-    a, b : Predictions
-        Cross-validated predictions of the two methods for the same distributions.
-    score : str
-        Name of the score, one of `evaluation.scores.SCORES`.
-    values : tuple of two floats
-        Estimates of the scores.
-    confidence : float, default=0.95
-        Confidence level.
-
-    Returns
-    -------
-    tuple of three floats
-        Ends of the interval of the first score minus the second, and the two-sided p-value of no difference.
+    Both methods have predicted the same distributions; `values` are the estimates of the two scores.
     """
     first, second = (_components(part, score, value) for part, value in zip((a, b), values, strict=True))
     pairs = [(x, y, _correlation(x.influence, y.influence)) for x, y in zip(first, second, strict=True)]

@@ -33,7 +33,7 @@ from .._internal.validation import ParameterError, check_labels, check_number, g
 from ..distributions import as_distributions
 from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.members import EuclideanView, replace_diagonal
-from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
+from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort, prepare_fit
 from ..estimators.predictor import EnsemblePredictor
 from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, Voting, recorded_warnings, splitting_by
@@ -46,7 +46,7 @@ MERGE_WEIGHTS = (0.8, 0.2)
 _MOST_THREADS = 2
 # Share of features that differ, and variance of their standardised differences, in the likelihood ratio.
 _SHARE, _VARIANCE = 0.1, 5.0
-# Degrees of freedom that the median residual variance is worth in moderated variances.
+# Degrees of freedom that the median variance is worth in moderated variances.
 _PRIOR_DEGREES = 4.0
 # Values this close to each other, relative to their size, are ties.
 _TIE = 1e-9
@@ -265,36 +265,22 @@ def prepare_test(
             procedure = SharedProcedure.of(procedure)
         statistic = "score"
     _warn_of_few(exchange)
-    statistics = Statistics(score, names, statistic)
-    return PreparedTest(procedure, codes, exchange, statistics, random, threads=ensemble is not None)
+    return PreparedTest(procedure, codes, exchange, score, names, statistic, random, threads=ensemble is not None)
 
 
 STATISTICS = ("combined", "score", "association")
 SCORE, SEPARATION = "held-out score", "map separation"
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Name of the score, names of the statistics of a procedure, and the choice of the statistic that is tested."""
-
-    score: str
-    names: tuple[str, ...]
-    choice: str
-
-
 class EnsembleProcedure:
     """Statistics of an ensemble with permuted labels, on a shared geometry.
 
-    A call fits the ensemble to permuted labels and returns its held-out score and the separation of its map.
-
-    Attributes
-    ----------
-    labels : array of shape (n_distributions,)
-        Permuted values: codes of classes, numbers, or codes of survival times.
+    A call fits the ensemble to permuted `labels` (codes of classes or of survival times, or numbers) and returns its
+    held-out score and the separation of its map.
     """
 
     def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
-        self.cohort, geometries, self.settings = ensemble.prepare(D, y, groups=groups, strata=strata)
+        self.cohort, geometries, self.settings = prepare_fit(ensemble, D, y, groups, strata)
         self.geometry = geometries[""]
         target: Any = self.cohort.target
         back = self.cohort.inverse
@@ -324,31 +310,28 @@ class EnsembleProcedure:
         return Association(self.geometry, ordered, self.cohort.groups, self.cohort.strata)
 
 
+@dataclass
 class PreparedTest:
-    """A permutation test that can be run again with more permutations; earlier results are kept.
+    """A permutation test that can be run again with more permutations; earlier results are kept."""
 
-    `threads`: the procedure releases the GIL most of the time.
-    """
+    procedure: Callable[[np.ndarray], np.ndarray]
+    codes: np.ndarray
+    exchange: RestrictedPermutations
+    score: str
+    names: tuple[str, ...]  # of the statistics of the procedure, the score first
+    statistic: str  # one of `STATISTICS`
+    random: np.random.RandomState
+    threads: bool  # whether the procedure releases the GIL most of the time
+    drawn: list[np.ndarray] = field(default_factory=list)
+    answers: dict[bytes, tuple[np.ndarray, float]] = field(default_factory=dict)  # values and seconds, by arrangement
 
-    def __init__(
-        self,
-        procedure: Callable[[np.ndarray], np.ndarray],
-        codes: np.ndarray,
-        exchange: RestrictedPermutations,
-        statistics: Statistics,
-        random: np.random.RandomState,
-        threads: bool = False,
-    ) -> None:
-        self._procedure, self._codes, self._exchange, self._statistics = procedure, codes, exchange, statistics
-        self._seed, self._random, self._threads = random.randint(2**31), random, threads
-        self._drawn: list[np.ndarray] = []
-        self._answers: dict[bytes, tuple[np.ndarray, float]] = {}  # statistics and seconds, by arrangement
+    def __post_init__(self) -> None:
+        self._seed = self.random.randint(2**31)
 
     def run(self, n_permutations: int, *, n_jobs: int | None = None, verbose: int = 0) -> PermutationTest:
         """Rank the statistics of the observed labels among those of permuted labels."""
-        statistics = self._statistics
-        associated = self._association(n_permutations) if statistics.choice != "score" else None
-        if statistics.choice == "association":
+        associated = self._association(n_permutations) if self.statistic != "score" else None
+        if self.statistic == "association":
             assert associated is not None
             scores = combined_scores(associated, list(WEIGHTS.values()))
             return self._result(
@@ -356,26 +339,26 @@ class PreparedTest:
                 tuple(WEIGHTS),
             )  # fmt: skip
         table = self._refits(n_permutations, n_jobs, verbose)
-        p_values = dict(zip(statistics.names, [combined_p_value(column[:, None]) for column in table.T], strict=True))
-        p, combined = p_values[statistics.names[0]], statistics.names[:1]
+        p_values = dict(zip(self.names, [combined_p_value(column[:, None]) for column in table.T], strict=True))
+        p, combined = p_values[self.names[0]], self.names[:1]
         if associated is not None:
             p_values |= _p_values(associated)
             merged = merged_p_value([combined_p_value(associated, list(WEIGHTS.values())), p], MERGE_WEIGHTS)
             p, combined = max(merged, 1.0 / (n_permutations + 1)), (*combined, *WEIGHTS)
-        return self._result(table[0, 0], table[1:, 0], p, p_values, statistics.score, combined)
+        return self._result(table[0, 0], table[1:, 0], p, p_values, self.score, combined)
 
     def _result(
         self, statistic: float, null: np.ndarray, p: float, p_values: dict[str, float], score: str,
         combined: tuple[str, ...],
     ) -> PermutationTest:  # fmt: skip
-        seconds = [seconds for _, seconds in self._answers.values()]
+        seconds = [seconds for _, seconds in self.answers.values()]
         return PermutationTest(
             statistic=float(statistic),
             null=null,
             p=p,
             score=score,
-            exchanged=self._exchange.among,
-            arrangements=self._exchange.arrangements,
+            exchanged=self.exchange.among,
+            arrangements=self.exchange.arrangements,
             seconds=float(np.nanmean(seconds)) if seconds else 0.0,
             p_values=p_values,
             combined=combined,
@@ -383,41 +366,41 @@ class PreparedTest:
 
     def _association(self, n_permutations: int) -> np.ndarray:
         """Return the statistics of association of the observed and of permuted labels, a row each."""
-        procedure = self._procedure
+        procedure = self.procedure
         assert isinstance(procedure, EnsembleProcedure)
         random = np.random.RandomState(self._seed)
-        drawn = self._exchange.sample(max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), random)
+        drawn = self.exchange.sample(max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), random)
         return np.array([procedure.association.statistics(procedure.target(labels)) for labels in drawn])
 
     def _refits(self, n_permutations: int, n_jobs: int | None, verbose: int) -> np.ndarray:
         """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
-        key = self._codes.tobytes()
-        if key not in self._answers:  # first and in this process: an error is raised at once
+        key = self.codes.tobytes()
+        if key not in self.answers:  # first and in this process: an error is raised at once
             with recorded_warnings():
-                self._answers[key] = _timed(self._procedure, self._codes)
-        observed = self._answers[key][0]
+                self.answers[key] = _timed(self.procedure, self.codes)
+        observed = self.answers[key][0]
         if np.isnan(observed).any():
-            raise ValueError(f"{self._statistics.score} is undefined on all splits: take larger test sets")
-        while len(self._drawn) < n_permutations:
-            self._drawn.append(self._exchange.draw(self._random))
-        drawn = self._drawn[:n_permutations]
+            raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
+        while len(self.drawn) < n_permutations:
+            self.drawn.append(self.exchange.draw(self.random))
+        drawn = self.drawn[:n_permutations]
         self._answer(drawn, n_jobs, verbose)
         failed = np.full(observed.size, np.nan)  # treated as hits
-        null = [self._answers[labels.tobytes()][0] for labels in drawn]
+        null = [self.answers[labels.tobytes()][0] for labels in drawn]
         return np.vstack([observed, *(failed if np.ndim(row) == 0 else row for row in null)])
 
     def _answer(self, drawn: list[np.ndarray], n_jobs: int | None, verbose: int) -> None:
         """Compute the statistics of new arrangements; a repeated arrangement is computed once."""
-        missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self._answers}
-        in_threads = self._threads and 1 < joblib.effective_n_jobs(n_jobs) <= _MOST_THREADS
-        attempted = partial(_attempted, self._procedure, os.getpid() if in_threads else None)
+        missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
+        in_threads = self.threads and 1 < joblib.effective_n_jobs(n_jobs) <= _MOST_THREADS
+        attempted = partial(_attempted, self.procedure, os.getpid() if in_threads else None)
         keys, run = list(missing), run_in_threads if in_threads else run_tasks
         with (
             recorded_warnings() if in_threads else contextlib.nullcontext(),
             progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar,
         ):
             for number, answer in run(attempted, list(missing.values()), n_jobs):
-                self._answers[keys[number]] = answer
+                self.answers[keys[number]] = answer
                 bar.update()
 
 
@@ -477,18 +460,7 @@ class Association:
     Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn
     by name), because averages of more distributions vary less and would not be exchangeable with the others. Where
     labels differ within groups (paired designs), differences between groups are removed; differences between strata
-    always are.
-
-    Parameters
-    ----------
-    geometry : Geometry
-        Geometry of the distributions.
-    labels : array of shape (n_distributions,)
-        Observed labels, from which the design (labels of groups or within groups) is read.
-    groups : array of int of shape (n_distributions,)
-        Group of each distribution.
-    strata : array of int of shape (n_distributions,) or None
-        Stratum of each distribution.
+    always are. The design (labels of groups or within groups) is read from the observed labels.
     """
 
     def __init__(
@@ -542,15 +514,18 @@ def _sparse_likelihood_ratio(x: np.ndarray, basis: np.ndarray, degrees: int) -> 
     """Return the log-likelihood ratio of a share of columns with differences against none.
 
     Columns are treated as independent, with normal differences; the permutation distribution accounts for the rest.
-    Residual variances are moderated by their median: of few units, some are small by chance.
     """
     n_between, n_error = basis.shape[1], max(degrees - basis.shape[1], 1)
     explained = np.square(basis.T @ x).sum(axis=0)
     residual = np.maximum(np.square(x).sum(axis=0) - explained, 0.0) / n_error
-    moderated = (_PRIOR_DEGREES * np.median(residual) + n_error * residual) / (_PRIOR_DEGREES + n_error)
-    squares = explained / np.maximum(moderated, 1e-12)
+    squares = explained / np.maximum(moderated_variances(residual, n_error), 1e-12)
     gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
     return float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum())
+
+
+def moderated_variances(variances: np.ndarray, degrees: float) -> np.ndarray:
+    """Return variances shrunk to their median: of many variances from few units, some are small by chance."""
+    return (_PRIOR_DEGREES * np.median(variances) + degrees * variances) / (_PRIOR_DEGREES + degrees)
 
 
 def _centring(n: int, blocks: np.ndarray | None) -> np.ndarray:

@@ -22,7 +22,7 @@ from sklearn.base import clone
 
 from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import ParameterError, check_labels, check_number, group_list, number_groups, resolve_seed
+from .._internal.validation import ParameterError, check_labels, check_number, group_list, resolve_seed, unit_codes
 from ..distributions import as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from .intervals import Predictions, interval
@@ -291,8 +291,7 @@ def learning_curve(
     labels = check_labels(y, D.name_index)
     classes, codes = np.unique(labels, return_inverse=True)
     groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
-    numbered = number_groups(groups, len(D))
-    units = np.arange(len(D)) if numbered is None else numbered
+    units = unit_codes(groups, len(D))
     n_units = int(units.max()) + 1
     random = np.random.RandomState(resolve_seed(random_state) % 2**32)
     subsets = [np.arange(len(D))]

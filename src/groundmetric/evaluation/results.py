@@ -13,7 +13,7 @@ import numpy as np
 
 from .._internal import tables
 from .._internal.tables import without_nan
-from .._internal.validation import number_groups
+from .._internal.validation import unit_codes
 from ..learning.splits import Split, rounds_of
 from . import intervals
 from ._run import OK, Protocol, Result, pooled, split_scores
@@ -65,10 +65,10 @@ class Comparison:
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> found = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
-    >>> found
+    >>> comparison = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
+    >>> comparison
     Comparison(Euclidean; 3 splits of 30 distributions)
-    >>> found.status("Euclidean"), found.levels
+    >>> comparison.status("Euclidean"), comparison.levels
     ('ok', ['distributions'])
     """
 
@@ -92,17 +92,17 @@ class Comparison:
 
     @property
     def levels(self) -> list[str]:
-        """Those that any method was scored at: "distributions", "points", "clusters", "point clusters"."""
+        """Levels at which a method was scored: "distributions", "points", "clusters" or "point clusters"."""
         scored = {level for results in self.results.values() for result in results for level in result.scores}
         return [level for level in LEVELS if level in scored]
 
     @functools.cached_property
     def rounds(self) -> np.ndarray | None:
-        """The round of each split, where test parts make up the whole cohort; None for shuffled splits."""
+        """Round of each split if the test sets make up the cohort; None for shuffled splits."""
         return rounds_of(self.splits, len(self.labels))
 
     def status(self, method: str) -> str:
-        """Outcome of a method.
+        """Return the outcome of a method.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Comparison:
         return _counted([result.status for result in self.results[method]])
 
     def scores(self, score: str = "balanced_accuracy", level: str = "distributions") -> dict[str, np.ndarray]:
-        """Scores of every method on every split.
+        """Return the scores of every method on every split.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Comparison:
         return {method: split_scores(results, score, level) for method, results in self.results.items()}
 
     def estimate(self, method: str, score: str = "balanced_accuracy", level: str = "distributions") -> Estimate:
-        """Score of a method with its standard deviation over splits and its confidence interval.
+        """Return the score of a method with its standard deviation over splits and its confidence interval.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class Comparison:
     def difference(
         self, one: str, other: str, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> Difference:
-        """Difference of two methods' scores, on the splits where both ran.
+        """Return the difference of two methods' scores, on the splits where both ran.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Comparison:
     def against(
         self, reference: str | None = None, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> dict[str, tuple[Difference, float]]:
-        """Differences between a reference and every other method.
+        """Return the differences between a reference and every other method.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class Comparison:
         return f"{start}: {verdict} (difference {difference.value:+.2f}, {interval})"
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
-        """Mean probabilities of each distribution over the splits that tested it, and the most probable class.
+        """Return mean probabilities of each distribution over the splits that tested it, and the most probable class.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ class Comparison:
         return {"probabilities": mean, "predicted": predicted, "tested": tested}
 
     def seconds(self, method: str) -> float:
-        """Mean time per split.
+        """Return the mean time per split.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class Comparison:
         return float(np.mean(times)) if times else np.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain data that JSON can hold.
+        """Return the comparison as plain data for JSON.
 
         Returns
         -------
@@ -322,7 +322,7 @@ class Comparison:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Comparison:
-        """Comparison from plain data.
+        """Return the comparison from plain data.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ class Comparison:
         return cls(**content)
 
     def to_markdown(self, reference: str | None = None, score: str = "balanced_accuracy") -> str:
-        """Tables of all scores, and of the reference against every other method.
+        """Return tables of all scores, and of the reference against every other method.
 
         Parameters
         ----------
@@ -394,11 +394,11 @@ class Comparison:
                 raise ValueError(f"no method is called {method!r}: there are {self.methods}")
 
     def _is_counted(self, score: str, level: str) -> bool:
-        """Whether predictions are kept from which the score can be computed: of points, only numbers per class are."""
+        """Return whether the score can be computed from stored predictions: of points, only numbers per class are."""
         return level == "distributions" or (level == "points" and score not in ("roc_auc", "log_probability"))
 
     def _varies(self, score: str, level: str) -> bool:
-        """Whether the scores of splits have an interval: shuffled splits, and clusters of their test parts."""
+        """Return whether the scores of splits have an interval: shuffled splits, and clusters of their test sets."""
         clusters = level not in ("distributions", "points")
         return self.rounds is None and (not clusters or self.protocol.clustering) and score != "n_clusters"
 
@@ -413,11 +413,10 @@ class Comparison:
     @functools.cached_property
     def _units(self) -> np.ndarray:
         """Independent units: outer groups if given, else distributions."""
-        units = number_groups(self.groups, len(self.labels))
-        return np.arange(len(self.labels)) if units is None else units
+        return unit_codes(self.groups, len(self.labels))
 
     def _predictions(self, method: str, level: str, ran: list[bool] | None = None) -> Predictions:
-        """Predictions of a method in each round (of shuffled splits: in each split), of the splits that are chosen."""
+        """Return the predictions of a method in the selected splits, by round (shuffled splits: by split)."""
         rounds = np.arange(len(self.splits)) if self.rounds is None else self.rounds
         shape = (int(rounds.max()) + 1, len(self.labels), len(self.classes))
         counts, probabilities = np.zeros(shape), np.zeros(shape)
@@ -430,24 +429,19 @@ class Comparison:
             else:
                 probabilities[at, test] = result.probabilities
                 counts[at, test, probabilities[at, test].argmax(axis=1)] = 1.0
-        share = float(np.mean([np.unique(self._units[test]).size for _, test in self.splits])) / self._n_units
+        share = float(np.mean([np.unique(self._units[test]).size for _, test in self.splits])) / (self._units.max() + 1)
         return Predictions(self._codes, self._units, counts, probabilities if level == "distributions" else None, share)
 
-    @property
-    def _n_units(self) -> int:
-        return int(self._units.max()) + 1
-
     def _pooled_score(self, method: str, score: str, level: str, ran: list[bool] | None = None) -> float:
-        """Score of the pooled predictions of a method, over the splits that are chosen."""
+        """Return the score of the pooled predictions of a method for the selected splits."""
         assert self.rounds is not None
         chosen = [True] * len(self.splits) if ran is None else ran
         results = [r if c else Result("not counted") for r, c in zip(self.results[method], chosen, strict=True)]
-        statistic = pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
-        return float(statistic(np.ones(len(self.labels))))
+        return pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
 
 
 def _counted(outcomes: list[str]) -> str:
-    """The outcome of all splits; where they differ, the failures and in how many splits each."""
+    """Return the outcome of all splits; if they differ, each failure with its number of splits."""
     counts = Counter(outcome for outcome in outcomes if outcome != OK)
     if not counts:
         return OK

@@ -14,11 +14,11 @@ from .._internal.types import ClassesLike, LabelsLike, Method, PointMethod, Rand
 from .._internal.validation import (
     NameIndex,
     align_by_name,
-    align_square_by_name,
     check_labels,
     check_number,
     real_array,
     refuse_mask,
+    square_distances,
 )
 from ..distances import kneighbors
 from ..distributions import Distributions
@@ -42,7 +42,7 @@ def scores(
     *,
     weights: ArrayLike | None = None,
 ) -> dict[str, float]:
-    """Scores of predictions that are given as a probability per class; the most probable class is the prediction.
+    """Return scores of predictions from the probability of each class; the most probable class is the prediction.
 
     Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
     `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y`.
@@ -52,13 +52,13 @@ def scores(
     Parameters
     ----------
     y : array-like of shape (n,)
-        Labels; by name where these and `probabilities` carry names.
+        Labels; matched by name if these and `probabilities` carry names.
     probabilities : array-like of shape (n, n_classes)
         Probability of each class.
     classes : array-like of shape (n_classes,)
-        The label that each column of `probabilities` is for.
+        Label of each column of `probabilities`.
     weights : array-like of shape (n,) or None, default=None
-        How often each item counts; None: once.
+        Weight of each item; None: 1.
 
     Returns
     -------
@@ -84,23 +84,23 @@ def scores(
 
 
 def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
-    """Harrell's C: share of the pairs of patients of known order in which who dies first has the higher risk.
+    """Return Harrell's C: the share of comparable pairs in which the patient who died first has the higher risk.
 
-    The order of two patients is known where one died and the other was seen alive then or later. A pair of equal risks
-    counts half. Patients who died at the same time are not compared.
+    Two patients are comparable if one died, and the other was alive at that time or later. A pair of equal risks counts
+    as one half. Patients who died at the same time are not compared.
 
     Parameters
     ----------
     y : structured array or table of shape (n,)
-        Fields (columns) "event", whether it was observed, and "time", as made by scikit-survival's `Surv`; by name
-        where `y` and `risk` carry names.
+        Fields (columns) "event", whether it was observed, and "time", as made by scikit-survival's `Surv`; matched by
+        name if `y` and `risk` carry names.
     risk : array-like of shape (n,)
         Predicted risks; the higher, the earlier the event.
 
     Returns
     -------
     float
-        1 where all pairs are in order, 0.5 by chance.
+        1 if all pairs have the correct order, 0.5 by chance.
 
     Examples
     --------
@@ -134,22 +134,22 @@ def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = Non
 
 
 def score_counts(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """All scores but the AUC from how many points of every distribution are predicted as each class, (n, n_classes)."""
+    """Return all scores but the AUC from the number of points by distribution and predicted class."""
     n_classes = counts.shape[1]
     truth = codes[:, None] == np.arange(n_classes)
     table = (truth[:, :, None] * counts[:, None, :]).reshape(codes.size, -1)
     confusion = (weights @ table).reshape(*weights.shape[:-1], n_classes, n_classes)  # (..., true, predicted)
-    right = np.diagonal(confusion, axis1=-2, axis2=-1)
-    actual, claimed = confusion.sum(axis=-1), confusion.sum(axis=-2)
+    correct = np.diagonal(confusion, axis1=-2, axis2=-1)
+    actual, predicted = confusion.sum(axis=-1), confusion.sum(axis=-2)
     return {
-        "accuracy": _ratio(right.sum(axis=-1), actual.sum(axis=-1)),
-        "balanced_accuracy": _mean(_ratio(right, actual)),
-        "macro_f1": _mean(_ratio(2.0 * right, actual + claimed)),
+        "accuracy": _ratio(correct.sum(axis=-1), actual.sum(axis=-1)),
+        "balanced_accuracy": _mean(_ratio(correct, actual)),
+        "macro_f1": _mean(_ratio(2.0 * correct, actual + predicted)),
     }
 
 
 def encode(y: Any, classes: Any) -> np.ndarray:
-    """Labels as indices into `classes`."""
+    """Return labels as indices into `classes`."""
     index = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
     refuse_mask(y, "y")
     labels = np.asarray(y).tolist()
@@ -160,7 +160,7 @@ def encode(y: Any, classes: Any) -> np.ndarray:
 
 
 def _by_class(probabilities: Any, classes: Any) -> np.ndarray:
-    """An array with a column per class, in the order of `classes`; the columns of a table go by their names."""
+    """Return an array with a column per class, in the order of `classes`; columns of a table are matched by name."""
     if hasattr(probabilities, "columns"):
         probabilities = align_by_name(
             probabilities.T, NameIndex(np.asarray(classes).tolist(), items="classes"), "probabilities"
@@ -169,7 +169,7 @@ def _by_class(probabilities: Any, classes: Any) -> np.ndarray:
 
 
 def _auc(codes: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Mean over classes of the chance that a member has a higher probability of its class than a non-member has."""
+    """Return the mean over classes of the probability that a member has a higher value of its class than others."""
     areas = []
     for c in range(probabilities.shape[1]):
         order = np.argsort(probabilities[:, c], kind="stable")
@@ -177,13 +177,13 @@ def _auc(codes: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> n
         positive, negative = weights[..., order] * member, weights[..., order] * ~member
         lower = np.concatenate([np.zeros((*weights.shape[:-1], 1)), np.cumsum(negative, axis=-1)], axis=-1)
         low, high = np.searchsorted(value, value, side="left"), np.searchsorted(value, value, side="right")
-        beaten = 0.5 * (lower[..., low] + lower[..., high])  # a tie is half a success
-        areas.append(_ratio((positive * beaten).sum(axis=-1), positive.sum(axis=-1) * negative.sum(axis=-1)))
+        below = 0.5 * (lower[..., low] + lower[..., high])  # a tie is half a success
+        areas.append(_ratio((positive * below).sum(axis=-1), positive.sum(axis=-1) * negative.sum(axis=-1)))
     return _mean(np.stack(areas, axis=-1))
 
 
 def auc_influence(codes: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Contribution of each item to the deviation of the AUC from its mean (placement values, DeLong et al. 1988)."""
+    """Return the contribution of each item to the deviation of the AUC from its mean (DeLong et al. 1988)."""
     influence, n_areas = np.zeros(codes.size), 0
     for c in range(probabilities.shape[1]):
         member = codes == c
@@ -219,7 +219,7 @@ def vote(
     n_neighbors: int = 5,
     weights: str = "distance",
 ) -> np.ndarray:
-    """Probability of each class from distances to labelled items.
+    """Return the probability of each class from distances to labelled items.
 
     At most `n_neighbors` nearest items vote, with weights of one over the distance or equal weights. With weights by
     distance, neighbours that coincide with the item are the only voters. Of equally distant items, the first are used.
@@ -263,10 +263,10 @@ def vote(
 def nearest_distributions(
     method: Any, train: Distributions, test: Distributions, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distances and indices of the k training distributions nearest to each test distribution, under a fitted method.
+    """Return distances and indices of the k training distributions nearest to each test distribution.
 
-    Where the method's distances are exact Wasserstein distances, most pairs are ruled out by bounds without a solve;
-    the neighbours are the same.
+    If the distances of the method are exact Wasserstein distances, bounds exclude most pairs without a solve; the
+    neighbours are the same.
     """
     k = min(k, len(train))
     if getattr(type(method), "distances", None) is GroundMetricMethod.distances:
@@ -302,12 +302,13 @@ def vote_points(
 
 
 def k_nearest(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k smallest entries of each row and their indices, smallest first; equal ones by index."""
+    """Return the k smallest entries of each row and their indices, smallest first; equal entries by index."""
     if k < distances.shape[1]:
         indices = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
         last = np.take_along_axis(distances, indices, axis=1).max(axis=1, keepdims=True)
-        torn = np.flatnonzero((distances <= last).sum(axis=1) > k)  # some of several equal ones were taken: which?
-        indices[torn] = np.sort(np.argsort(distances[torn], axis=1, kind="stable")[:, :k], axis=1)
+        # Of several equal entries `argpartition` takes any: sort these rows completely.
+        ties = np.flatnonzero((distances <= last).sum(axis=1) > k)
+        indices[ties] = np.sort(np.argsort(distances[ties], axis=1, kind="stable")[:, :k], axis=1)
     else:
         indices = np.broadcast_to(np.arange(k), distances.shape)
     nearest = np.take_along_axis(distances, indices, axis=1)
@@ -328,7 +329,7 @@ def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
 
 
 def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable[..., np.ndarray], Any, Any]:
-    """The method's distances between points; where it projects them, that is done once and not for every block."""
+    """Return the function of distances between points, and the points, projected once if the method projects them."""
     metric: Any = getattr(method, "metric_", None)
     plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
     # The Euclidean metric takes sparse points without a projection.
@@ -369,7 +370,7 @@ def cluster_scores(
     from sklearn.metrics import adjusted_rand_score, mutual_info_score  # votes need neither, and they load slowly
 
     name_index = NameIndex.of(distances)
-    distances = _check_square(distances, name_index)
+    distances = square_distances(distances, name_index)
     labels = check_labels(y, name_index)
     if n_clusters is not None and threshold is not None:
         raise ValueError(f"both n_clusters ({n_clusters}) and a threshold ({threshold}) are given: one is needed")
@@ -473,13 +474,13 @@ def cluster_points(
 
 
 def chosen_points(D: Distributions, only: Mapping[str, Any] | None) -> np.ndarray:
-    """Marks the points whose annotations have the wanted values; all where none are wanted."""
+    """Return a mask of the points whose annotations have the given values; None: all points."""
     chosen = np.ones(D.points.shape[0], bool)
     for key, values in (only or {}).items():
         if key not in D.annotations:
             raise ValueError(f"the points have no annotation {key!r}: there are {sorted(D.annotations)}")
-        wanted = [values] if isinstance(values, str) or not np.iterable(values) else list(values)
-        chosen &= np.isin(D.annotations[key], wanted)
+        selected = [values] if isinstance(values, str) or not np.iterable(values) else list(values)
+        chosen &= np.isin(D.annotations[key], selected)
     if not chosen.any():
         raise ValueError(f"no point has {dict(only or {})}: nothing is left")
     return chosen
@@ -509,16 +510,3 @@ def _silhouette(distances: np.ndarray, labels: np.ndarray, n_classes: int) -> fl
 def _entropy(labels: np.ndarray) -> float:
     share = np.unique(labels, return_counts=True)[1] / labels.size
     return float(-(share * np.log(share)).sum())
-
-
-def _check_square(distances: Any, name_index: NameIndex) -> np.ndarray:
-    """A copy; of a table with names, the columns in the order of the rows, by which labels go as well."""
-    distances = np.array(
-        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
-    )
-    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
-        raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
-    if not np.isfinite(distances).all():
-        raise ValueError("distances contain NaN or infinity: only finite ones can be clustered")
-    np.fill_diagonal(distances, 0.0)  # rounding may leave a little
-    return distances

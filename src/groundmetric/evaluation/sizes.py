@@ -16,8 +16,8 @@ from .._internal.validation import (
     group_list,
     label_array,
     missing_values,
-    number_groups,
     real_array,
+    unit_codes,
 )
 from ..distributions import Distributions
 
@@ -44,8 +44,8 @@ class SizeAssociation:
     Examples
     --------
     >>> from groundmetric.evaluation import size_association
-    >>> found = size_association([30, 35, 28, 31, 90, 85, 99, 92], ["well"] * 4 + ["ill"] * 4)
-    >>> found.medians, found.p < 0.05
+    >>> result = size_association([30, 35, 28, 31, 90, 85, 99, 92], ["well"] * 4 + ["ill"] * 4)
+    >>> result.medians, result.p < 0.05
     ({'ill': 91.0, 'well': 30.5}, True)
     """
 
@@ -122,9 +122,8 @@ def size_association(
     labels, names = label_array(y, name_index), group_list(groups, name_index)
     if sizes.shape != labels.shape:
         raise ValueError(f"D has {sizes.size} sizes for {labels.size} labels: one is needed for each")
-    units = number_groups(names, labels.size)
     labelled = ~missing_values(labels)
-    units = np.unique((np.arange(labels.size) if units is None else units)[labelled], return_inverse=True)[1]
+    units = np.unique(unit_codes(names, labels.size)[labelled], return_inverse=True)[1]
     counts, labels = sizes[labelled].astype(np.float64), labels[labelled]
     sizes = np.log(counts)
     if target == "classes":

@@ -1,10 +1,10 @@
-"""Interpretation: features, axes, flows, relevance of kinds of points, batch effects, enrichment.
+"""Interpretation: significance and stability of features, axes, flows, relevance of kinds of points, batch effects.
 
 >>> import groundmetric as gm
 >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
->>> learner = gm.GroundMetricLearner(max_epochs=5, random_state=0).fit(D, y)
->>> gm.interpret.read_features(learner, D, y, annotation="mode").top(1)
-['signal']
+>>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
+>>> result.table()["feature"][0]
+'signal'
 """
 
 from .axes import Axes, canonical_axes
@@ -12,7 +12,7 @@ from .batches import BatchEffects, batch_effects
 from .changes import Counterfactual, counterfactual
 from .enrichment import Enrichment, over_representation, read_gmt
 from .flows import Flow, flow
-from .importance import FeatureReading, Stability, read_features, stability
+from .importance import Stability, stability
 from .patients import Influence, influence
 from .relevance import AnnotationRelevance, annotation_relevance
 from .significance import Discoveries, FeatureSignificance, feature_significance
@@ -24,7 +24,6 @@ __all__ = [
     "Counterfactual",
     "Discoveries",
     "Enrichment",
-    "FeatureReading",
     "FeatureSignificance",
     "Flow",
     "Influence",
@@ -37,7 +36,6 @@ __all__ = [
     "flow",
     "influence",
     "over_representation",
-    "read_features",
     "read_gmt",
     "stability",
 ]

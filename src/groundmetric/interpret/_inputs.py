@@ -47,14 +47,10 @@ def check_confidence(confidence: float) -> None:
         raise ValueError(f"confidence is {confidence}: expected a number between 0 and 1")
 
 
-def feature_names(metric: GroundMetric, D: Distributions) -> list[str]:
-    names = metric.features or D.features
-    return list(names) if names is not None else [f"feature {k}" for k in range(metric.n_features)]
-
-
-def spreads(metric: GroundMetric, D: Distributions) -> np.ndarray:
-    """Return the standard deviation of each feature: of the training data if the metric has it, else of D."""
-    return np.sqrt(D.moments(weighted=False)[1] if metric.variances is None else metric.variances)
+def feature_names(D: Distributions, metric: GroundMetric | None = None) -> list[str]:
+    """Return the names of the features, by the metric if it has them; else "feature 0", "feature 1", …."""
+    names = (metric.features if metric is not None else None) or D.features
+    return [str(name) for name in names] if names is not None else [f"feature {k}" for k in range(D.shape[1])]
 
 
 @dataclass(frozen=True)
@@ -98,3 +94,11 @@ def annotation_of(D: Distributions, annotation: Any) -> Annotation:
         raise ValueError(f"{name} is missing for {n_missing} points: give them a value of their own, e.g. 'unknown'")
     values, codes = np.unique(array, return_inverse=True)
     return Annotation(values.tolist(), codes)
+
+
+def equalized_with_kinds(D: Distributions, kinds: Annotation) -> tuple[Distributions, np.ndarray]:
+    """Return the distributions with equal numbers of points, and the code of the kind of each of these points."""
+    coded = D.with_points(D.points, D.features)
+    coded.annotations = {"kind": kinds.codes}
+    coded = coded.equalize()
+    return coded, coded.annotations["kind"]

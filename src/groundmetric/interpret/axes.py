@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, GroundMetric
-from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
+from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of
 from .flows import pair_costs
 
 if TYPE_CHECKING:
@@ -188,8 +188,8 @@ def canonical_axes(
     classes, codes = classes_of(y, D)
     kinds = annotation_of(D, annotation)
     rotated, variance = principal_rotation(metric, D)
-    spread = spreads(metric, D)
-    loadings = rotated.components * spread
+    variances = D.moments(weighted=False)[1] if metric.variances is None else metric.variances
+    loadings = rotated.components * np.sqrt(variances)
     sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
     turned = _with_components(metric, rotated.components * sign[:, None])
     costs = pair_costs(
@@ -203,7 +203,7 @@ def canonical_axes(
     positions = np.stack([means[codes == c].mean(axis=0) for c in range(classes.size)]) - means.mean(axis=0)
     return Axes(
         metric=_with_components(metric, turned.components[order]),
-        features=feature_names(metric, D),
+        features=feature_names(D, metric),
         loadings=(loadings * sign[:, None])[order],
         variance=variance[order] / (variance.sum() or 1.0),
         classes=classes,

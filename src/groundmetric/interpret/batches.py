@@ -20,15 +20,14 @@ from .._internal.types import ColumnsLike, LabelsLike, RandomState
 from .._internal.validation import (
     NameIndex,
     align_by_name,
-    align_square_by_name,
     check_labels,
     check_number,
     group_list,
     is_missing,
     keyed_generator,
     number_groups,
-    real_array,
     resolve_seed,
+    square_distances,
 )
 from ..learning.splits import canonical_order, restricted_permutations
 from ._inputs import frame
@@ -220,7 +219,9 @@ def batch_effects(
     """
     name_index = NameIndex.of(y, *([] if distances is None else [distances]))
     labels = check_labels(y, name_index)
-    matrix = None if distances is None else _square(distances, name_index, labels.size)
+    matrix = None if distances is None else square_distances(distances, name_index)
+    if matrix is not None and len(matrix) != labels.size:
+        raise ValueError(f"distances have shape {matrix.shape} for {labels.size} labels: one row is needed for each")
     groups = group_list(groups, name_index)
     check_number("n_permutations", n_permutations, low=1, whole=True)
     seed = resolve_seed(random_state)
@@ -426,14 +427,3 @@ def _columns(covariates: Any, name_index: NameIndex, n: int) -> dict[str, np.nda
             )
         by_name[str(name)] = values
     return by_name
-
-
-def _square(distances: Any, name_index: NameIndex, n: int) -> np.ndarray:
-    matrix = np.asarray(
-        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
-    )
-    if matrix.shape != (n, n):
-        raise ValueError(f"distances have shape {matrix.shape} for {n} labels: expected a row and a column for each")
-    if not np.isfinite(matrix).all():
-        raise ValueError("distances contain NaN or infinity: leave out distributions whose distances are not known")
-    return matrix

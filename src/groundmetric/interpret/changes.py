@@ -14,7 +14,8 @@ from .._internal.validation import ParameterError, check_number, group_list, key
 from ..distributions import Distributions, as_distributions
 from ..ensemble.members import DIAGONAL
 from ..estimators.ensemble import GroundMetricEnsemble
-from ._inputs import annotation_of, check_confidence, classes_of, frame
+from ..evaluation.permutation import moderated_variances
+from ._inputs import annotation_of, check_confidence, classes_of, equalized_with_kinds, feature_names, frame
 from .flows import Shipments, shipping
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 # Members under which a pair is compared: more take longer and hardly add precision.
 _MAX_MEMBERS = 4
 _N_PERMUTATIONS = 999
-# Degrees of freedom that the median variance is worth in moderated variances.
-_PRIOR_DEGREES = 4.0
 
 
 @dataclass(frozen=True)
@@ -187,9 +186,7 @@ def counterfactual(
         raise ValueError("at least two other distributions of each of the two classes are needed to compare changes")
 
     kinds = annotation_of(D, annotation)
-    coded = D.with_points(D.points, D.features)
-    coded.annotations = {"kind": kinds.codes}
-    coded = coded.equalize()
+    equal, codes_of_kinds = equalized_with_kinds(D, kinds)
     position = {str(n): d for d, n in enumerate(names)}
     trained_on = np.array([[m.trained_on[position[str(n)]] for n in D.names] for m in fitted.members[""]])
     diagonal = [member.columns for member in fitted.members[""] if member.kind in DIAGONAL]
@@ -201,7 +198,9 @@ def counterfactual(
             random = keyed_generator(0, "counterfactual", *sorted([str(name), str(D.names[partner])]))
             eligible = np.sort(random.choice(eligible, _MAX_MEMBERS, replace=False))
         metrics = [fitted.members[""][m].metric(fitted.geometries[""]) for m in eligible]
-        parts = [_by_kind(coded, metric, subject, partner, columns, len(kinds.values)) for metric in metrics]
+        parts = [
+            _by_kind(equal, codes_of_kinds, metric, subject, partner, columns, len(kinds.values)) for metric in metrics
+        ]
         changes.append(np.mean([change for change, _ in parts], axis=0))
         costs.append(np.mean([cost for _, cost in parts], axis=0))
 
@@ -210,13 +209,13 @@ def counterfactual(
     change, low, high, p = _contrast(stacked.reshape(len(stacked), -1), is_other, confidence, str(name))
     excess = np.maximum(stacked_costs[is_other].mean(axis=0) - stacked_costs[~is_other].mean(axis=0), 0.0)
     shape = stacked.shape[1:]
-    features = D.features if D.features is not None else [f"feature {k}" for k in range(D.shape[1])]
+    features = feature_names(D)
     return Counterfactual(
         name=name,
         label=classes[codes[subject]],
         other=classes[target_code],
         values=kinds.values,
-        features=[str(features[c]) for c in columns],
+        features=[features[c] for c in columns],
         change=change.reshape(shape),
         low=low.reshape(shape),
         high=high.reshape(shape),
@@ -228,10 +227,9 @@ def counterfactual(
 
 
 def _by_kind(
-    D: Distributions, metric: Any, subject: int, partner: int, columns: np.ndarray, n_values: int
+    D: Distributions, kinds: np.ndarray, metric: Any, subject: int, partner: int, columns: np.ndarray, n_values: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean change of the features and the transport cost by kind of the subject's points."""
-    kinds = D.annotations["kind"]
     plan: Shipments = shipping(D, metric, kinds if n_values > 1 else None)(subject, partner)
     start, end = (_dense(D.points[rows][:, columns]) for rows in (plan.rows, plan.cols))
     kind = kinds[plan.rows]
@@ -266,8 +264,7 @@ def _contrast(
         first, second = values[mask], values[~mask]
         squares = [((part - part.mean(axis=0)) ** 2).sum(axis=0) for part in (first, second)]
         variance = (squares[0] + squares[1]) / degrees
-        moderated = (_PRIOR_DEGREES * np.median(variance) + degrees * variance) / (_PRIOR_DEGREES + degrees)
-        error = np.sqrt(moderated * (1.0 / mask.sum() + 1.0 / (~mask).sum()))
+        error = np.sqrt(moderated_variances(variance, degrees) * (1.0 / mask.sum() + 1.0 / (~mask).sum()))
         return first.mean(axis=0) - second.mean(axis=0), error
 
     difference, error = statistics(is_other)

@@ -1,4 +1,4 @@
-"""Importance of features: in which class and kind of points they are higher, and how stable it is in refits."""
+"""Stability of the importance of features in refits, and a summary of a training."""
 
 from __future__ import annotations
 
@@ -7,187 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._internal.parallel import muted, progress_bar, run_tasks
-from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLike, RandomState
-from .._internal.validation import check_number, group_list, number_groups
-from ..distributions import Distributions, as_distributions
+from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState
+from .._internal.validation import check_number, group_list, unit_codes
+from ..distributions import as_distributions
 from ..ensemble.members import importance_interval
 from ..evaluation.intervals import resample
-from ._inputs import (
-    Annotation,
-    annotation_of,
-    check_confidence,
-    classes_of,
-    feature_names,
-    frame,
-    metric_of,
-    spreads,
-)
+from ._inputs import check_confidence, classes_of, feature_names, frame, metric_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-@dataclass(frozen=True)
-class FeatureReading:
-    """Importance of each feature in a metric, and how its values differ between classes.
-
-    Parameters
-    ----------
-    features : list of str
-        Names of the features.
-    importance : array of shape (n_features,)
-        Share of each feature in the metric, as `GroundMetric.importance`.
-    classes : array of shape (n_classes,)
-        Labels.
-    means : array of shape (n_classes, n_features)
-        Mean value in each class, every distribution counting the same.
-    highest, lowest : array of shape (n_features,)
-        Label of the class in which the feature's mean is highest, and lowest.
-    difference : array of shape (n_features,)
-        Highest less lowest mean, in standard deviations of the feature.
-    values : list
-        Kinds of points.
-    differences : array of shape (n_values, n_features)
-        The same difference (of the same two classes) among points of each kind only; NaN where a class has none.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0, 1.0], [1.0, 1.0], [5.0, 1.0], [6.0, 1.0]], ["a", "b", "c", "d"])
-    >>> reading = gm.interpret.read_features(gm.GroundMetric([[1.0, 0.1]]), D, ["well", "well", "ill", "ill"])
-    >>> reading.top(1), reading.highest.tolist()[0], reading.lowest.tolist()[0], reading.importance.round(2).tolist()
-    (['feature 0'], 'ill', 'well', [0.99, 0.01])
-    """
-
-    features: list[str]
-    importance: np.ndarray
-    classes: np.ndarray
-    means: np.ndarray
-    highest: np.ndarray
-    lowest: np.ndarray
-    difference: np.ndarray
-    values: list[Any]
-    differences: np.ndarray
-
-    @property
-    def where(self) -> np.ndarray:
-        """For each feature, the kind of points in which it differs most."""
-        size = np.nan_to_num(np.abs(self.differences), nan=-1.0)
-        return np.array(self.values, dtype=object)[np.argmax(size, axis=0)]
-
-    def top(self, n: int = 20) -> list[str]:
-        """Return the names of the most important features.
-
-        Parameters
-        ----------
-        n : int, default=20
-            Number of features.
-
-        Returns
-        -------
-        list of str
-            Names, the most important first.
-        """
-        return [self.features[f] for f in np.argsort(-self.importance, kind="stable")[:n]]
-
-    def table(self) -> DataFrame:
-        """Return a row per feature, the most important first.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns feature, importance, highest, lowest, difference, and differences by kind of points.
-        """
-        columns: dict[str, Any] = {
-            "feature": self.features,
-            "importance": self.importance,
-            "highest": self.highest,
-            "lowest": self.lowest,
-            "difference": self.difference,
-        }
-        if len(self.values) > 1:
-            columns["where"] = self.where
-            columns |= {f"difference in {value}": self.differences[v] for v, value in enumerate(self.values)}
-        return frame(columns, np.argsort(-self.importance, kind="stable"))
-
-
-def read_features(
-    metric: MetricLike, D: DistributionsLike, y: LabelsLike, *, annotation: str | LabelsLike | None = None
-) -> FeatureReading:
-    """Return the importance of every feature, and the class and kind of points in which its values are higher.
-
-    The importance is unsigned; the direction is that of the class means of single features. The metric may use a
-    feature only together with others.
-
-    Parameters
-    ----------
-    metric : GroundMetric or fitted learner
-        The ground metric.
-    D : Distributions
-        The cohort.
-    y : array-like of shape (n_distributions,)
-        Labels.
-    annotation : str, array of shape (n_points,) or None, default=None
-        Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
-
-    Returns
-    -------
-    FeatureReading
-        Importance, class means and their differences, of every feature.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0, 1.0], [1.0, 1.0], [5.0, 1.0], [6.0, 1.0]], ["a", "b", "c", "d"])
-    >>> reading = gm.interpret.read_features(gm.GroundMetric([[1.0, 0.1]]), D, ["well", "well", "ill", "ill"])
-    >>> reading.top(1), str(reading.highest[0]), reading.means[:, 0].tolist()
-    (['feature 0'], 'ill', [5.5, 0.5])
-    """
-    D = as_distributions(D)
-    metric = metric_of(metric, D)
-    classes, codes = classes_of(y, D)
-    kinds = annotation_of(D, annotation)
-    overall = class_means(D, codes, annotation_of(D, None))[:, 0]
-    by_kind = class_means(D, codes, kinds)
-    high, low, columns = overall.argmax(axis=0), overall.argmin(axis=0), np.arange(D.shape[1])
-    spread = spreads(metric, D)
-    unit = np.where(spread > 0, spread, 1.0)
-    return FeatureReading(
-        features=feature_names(metric, D),
-        importance=metric.importance(),
-        classes=classes,
-        means=overall,
-        highest=classes[high],
-        lowest=classes[low],
-        difference=(overall[high, columns] - overall[low, columns]) / unit,
-        values=kinds.values,
-        differences=(by_kind[high, :, columns] - by_kind[low, :, columns]).T / unit,
-    )
-
-
-def class_means(D: Distributions, codes: np.ndarray, kinds: Annotation) -> np.ndarray:
-    """Return class means of points of each kind, (n_classes, n_values, n_features); NaN without points.
-
-    Distributions that have such points have equal weights.
-    """
-    n_classes, n_values = int(codes.max()) + 1, len(kinds.values)
-    masses = kinds.masses(D)  # (n_distributions, n_values)
-    members = np.stack([np.sum(masses[codes == c] > 0, axis=0) for c in range(n_classes)])  # (n_classes, n_values)
-    owner = np.repeat(np.arange(len(D)), D.sizes)
-    counts = D.weights > 0
-    share = np.zeros(owner.size)
-    share[counts] = D.weights[counts] / (masses * members[codes])[owner[counts], kinds.codes[counts]]
-    rows = codes[owner] * n_values + kinds.codes
-    averaging = sparse.csr_matrix((share, (rows, np.arange(owner.size))), (n_classes * n_values, owner.size))
-    means = averaging @ D.points
-    means = np.asarray(means.todense() if sparse.issparse(means) else means, dtype=np.float64)
-    means[members.ravel() == 0] = np.nan
-    return means.reshape(n_classes, n_values, -1)
 
 
 @dataclass(frozen=True)
@@ -335,7 +167,7 @@ def stability(
         for number, importance in run_tasks(refit, jobs, n_jobs):
             refits[number] = importance
             bar.update()
-    return Stability(feature_names(metric, D), metric.importance(), refits, min(n_top, D.shape[1]), confidence)
+    return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]), confidence)
 
 
 def _refit_parameters(learner: Any) -> dict[str, Any]:
@@ -354,8 +186,7 @@ def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.r
     A draw has at least two different distributions of each class (of a class of one, this one): nothing can be learned
     about a class from one distribution or copies of it.
     """
-    members = number_groups(groups, codes.size)
-    units = np.arange(codes.size) if members is None else members
+    units = unit_codes(groups, codes.size)
     least = np.minimum(np.bincount(codes), 2)
     draws: list[np.ndarray] = []
     for _ in range(200 * n_draws):

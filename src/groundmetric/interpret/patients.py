@@ -13,7 +13,7 @@ from .._internal.validation import check_number
 from ..ensemble import Classes, Geometry, Settings
 from ..ensemble.members import MARGINAL, EuclideanView, MarginalView, SummaryView, View, choose_design, train_members
 from ..ensemble.stacking import predict_held_out
-from ..estimators.ensemble import Cohort, GroundMetricEnsemble
+from ..estimators.ensemble import Cohort, GroundMetricEnsemble, prepare_fit
 from ..evaluation.permutation import WEIGHTS, Association, combined_p_value
 from ..learning.splits import restricted_permutations
 from ._inputs import frame
@@ -168,7 +168,7 @@ def influence(
     """
     check_number("max_patients", max_patients, low=2, whole=True)
     check_number("n_permutations", n_permutations, low=19, whole=True)
-    cohort, geometries, settings = ensemble.prepare(D, y, groups=groups, strata=strata)
+    cohort, geometries, settings = prepare_fit(ensemble, D, y, groups, strata)
     settings = replace(settings, n_members=_N_MEMBERS)
     geometry, names = geometries[""], cohort.group_names
     folds = choose_design(cohort.target, cohort.groups, names, settings.n_members, settings.seed, cohort.folds)[0]

@@ -10,11 +10,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from .._internal.validation import check_number, group_list, number_groups
+from .._internal.validation import check_number, group_list, unit_codes
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.intervals import containing, resample
-from ._inputs import Annotation, annotation_of, check_confidence, classes_of, frame, metric_of
+from ._inputs import Annotation, annotation_of, check_confidence, classes_of, equalized_with_kinds, frame, metric_of
 from .flows import Bag, PairCosts, costs_within_kinds
 
 if TYPE_CHECKING:
@@ -184,10 +184,7 @@ def annotation_relevance(
     D = as_distributions(D)
     _, codes = classes_of(y, D)
     kinds = annotation_of(D, annotation)
-    coded = D.with_points(D.points, D.features)
-    coded.annotations = {"kind": kinds.codes}
-    coded = coded.equalize()
-    bags, out_of_bag = _bags(metric, coded, coded.annotations["kind"])
+    bags, out_of_bag = _bags(metric, *equalized_with_kinds(D, kinds))
     return relevance_in_bags(
         bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
         confidence=confidence, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
@@ -200,16 +197,12 @@ def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], 
     ensemble = getattr(source, "ensemble_", source)
     if not isinstance(ensemble, GroundMetricEnsemble):
         return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
-    names = ensemble.fitted_.geometries[""].names
-    if sorted(map(str, names)) != sorted(map(str, D.names)) or not ensemble.fitted_.design:
+    fitted, geometry = ensemble.fitted_, ensemble.fitted_.geometries[""]
+    if sorted(map(str, geometry.names)) != sorted(map(str, D.names)) or not fitted.design:
         return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
-    position = {name: d for d, name in enumerate(names)}
+    position = {name: d for d, name in enumerate(geometry.names)}
     order = [position[name] for name in D.names]
-    bags = [
-        Bag(D, kinds, ensemble.member_metric(member), member.trained_on[order])
-        for member in ensemble.fitted_.members[""]
-    ]
-    return bags, True
+    return [Bag(D, kinds, m.metric(geometry), m.trained_on[order]) for m in fitted.members[""]], True
 
 
 def relevance_in_bags(
@@ -231,8 +224,7 @@ def relevance_in_bags(
     unit = float(between[:, 0].sum())
     mass = np.mean([Annotation(values, bag.kinds).masses(bag.D).mean(axis=0) for bag in bags], axis=0)
     farther = _farther(costs, np.ones(codes.size))
-    units = number_groups(groups, codes.size)
-    drawn_weights = resample(np.arange(codes.size) if units is None else units, codes, n_draws, random)
+    drawn_weights = resample(unit_codes(groups, codes.size), codes, n_draws, random)
     draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), mass.size + 1)
     (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(

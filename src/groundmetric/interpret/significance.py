@@ -36,7 +36,7 @@ from ..learning.splits import (
     profiles,
     restricted_permutations,
 )
-from ._inputs import classes_of, frame
+from ._inputs import classes_of, feature_names, frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -255,7 +255,7 @@ def feature_significance(
     exact = design.exchange.arrangements <= n_permutations + 1
     partitions = design.exchange.partitions if target == "classes" else design.exchange.arrangements
     return FeatureSignificance(
-        features=list(D.features) if D.features is not None else [f"feature {k}" for k in range(D.shape[1])],
+        features=feature_names(D),
         statistic=tests.statistics[0],
         shift=tests.shift,
         discoveries=_discoveries(tests.statistics, tests.pooled_p),

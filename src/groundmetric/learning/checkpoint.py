@@ -102,14 +102,8 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 class Checkpoints:
     """File of the last state of a run, with the previous state in ``<path>.before``.
 
-    Parameters
-    ----------
-    path : path-like
-        File of the last state.
-    every : float
-        Seconds between two states, at least.
-    belongs_to : dict of str to str
-        Digests of data, labels and parameters, which must be equal when a state is read.
+    States are at least `every` seconds apart. `belongs_to` has digests of data, labels and parameters, which must be
+    equal when a state is read.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float, belongs_to: dict[str, str]) -> None:

@@ -193,31 +193,21 @@ Pools = Callable[[int], list[Pool]]
 
 
 class Target:
-    """A label of n distributions as distances between labels, from which triplets are formed.
+    """A label of n distributions as distances between labels, from which triplets are formed."""
 
-    Attributes
-    ----------
-    gap : float
-        Difference that two label distances must exceed to form a triplet.
-    labelled : array of bool of shape (n,)
-        Distributions that have the label.
-    levels : array of int of shape (n,)
-        Level of each distribution: equal or similar labels have the same level; -1 without a label.
-    few_levels : bool
-        Whether all labels of a level are equal.
-    counts_all : bool
-        True: the weight of a drawn triplet is the number of triplets of its levels per drawn one, times the difference
-        of its label distances; the loss then estimates the loss over all triplets. False: all weights are 1, and
-        neighbours from small classes have the same weight as those from large ones.
-    balanced : bool
-        Whether each level of anchors makes up the same share of the loss, independently of its size.
-    """
-
+    # Difference that two label distances must exceed to form a triplet.
     gap: float
+    # Mask of the distributions that have the label.
     labelled: Any
+    # Level of each distribution: equal or similar labels have the same level; -1 without a label.
     levels: Any
+    # Whether all labels of a level are equal.
     few_levels: Any = False
+    # True: the weight of a drawn triplet is the number of triplets of its levels per drawn one, times the difference of
+    # its label distances; the loss then estimates the loss over all triplets. False: all weights are 1, and neighbours
+    # from small classes have the same weight as those from large ones.
     counts_all = True
+    # Whether each level of anchors makes up the same share of the loss, independently of its size.
     balanced: bool = False
 
     def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
@@ -463,21 +453,11 @@ def _deviation(values: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Supervision:
-    """Labels of n distributions, their shares of the loss, and strata.
-
-    Attributes
-    ----------
-    targets : tuple of Target
-        One for each label.
-    shares : array of shape (n_labels,)
-        Share of the loss of each label, up to a common factor.
-    strata : array of shape (n,) or None
-        Codes of the strata (batches).
-    """
+    """Labels of n distributions, their shares of the loss, and strata."""
 
     targets: tuple[Target, ...]
-    shares: np.ndarray
-    strata: np.ndarray | None = None
+    shares: np.ndarray  # share of the loss of each label, up to a common factor
+    strata: np.ndarray | None = None  # codes of the strata (batches)
 
     @classmethod
     def of(cls, target: Target | np.ndarray, strata: np.ndarray | None = None) -> Supervision:
@@ -502,28 +482,7 @@ class Label:
 def read_labels(
     y: Any, target: Any, name_index: NameIndex, D: Distributions, *, by_row: bool, class_weight: Any = None
 ) -> list[Label]:
-    """Validate one or several labels of D.
-
-    Parameters
-    ----------
-    y : Any
-        Labels as the user passed them.
-    target : str, Classes, Ordered, Survival, Distances or a list of these
-        Kind of the label; a list for several labels.
-    name_index : NameIndex
-        Names of the labelled items, in order.
-    D : Distributions
-        The distributions.
-    by_row : bool
-        Whether the labelled items are points rather than distributions.
-    class_weight : {None, "balanced"}, default=None
-        "balanced": each class makes up the same share of the loss.
-
-    Returns
-    -------
-    list of Label
-        One for each target.
-    """
+    """Validate the labels y of D, one `Label` for each target; `by_row`: y has labels of points."""
     check_class_weight(class_weight)
     if isinstance(target, list | tuple):
         if not target:

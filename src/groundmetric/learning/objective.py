@@ -67,14 +67,7 @@ class Evaluation:
 class Objective:
     """Mean hinge loss over triplets as a function of the metric's parameters, in units of a typical distance.
 
-    Parameters
-    ----------
-    triplets : Triplets
-        Triplets over which the loss is averaged.
-    pairs : GroundPairs
-        Pairs of distributions of the triplets.
-    margin : float
-        Margin of the hinge, in units of the attribute `unit`.
+    The margin of the hinge is in units of the attribute `unit`.
     """
 
     def __init__(self, triplets: Triplets, pairs: GroundPairs, *, margin: float) -> None:

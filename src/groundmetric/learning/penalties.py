@@ -227,12 +227,8 @@ class Nuclear(_Documented):
 
 
 _BY_NAME: dict[str, type] = {
-    "l2": Frobenius,
-    "l2_squared": SquaredFrobenius,
-    "l1": Lasso,
-    "group": GroupLasso,
-    "nuclear": Nuclear,
-}
+    "l2": Frobenius, "l2_squared": SquaredFrobenius, "l1": Lasso, "group": GroupLasso, "nuclear": Nuclear,
+}  # fmt: skip
 
 
 def resolve_penalty(penalty: Any) -> Penalty | None:
@@ -256,14 +252,8 @@ class StrataVariance:
     """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
 
     Under W, the total variance of the means m of the distributions is |W mᵀ|², and the part explained by the effects b
-    of the strata is |W bᵀ|². Their ratio does not depend on the scale of W.
-
-    Parameters
-    ----------
-    means : array of shape (n_distributions, n_features)
-        Means of the distributions in standardised features.
-    labels : Supervision
-        Labels and strata of the distributions.
+    of the strata is |W bᵀ|². Their ratio does not depend on the scale of W. `means` are those of the distributions in
+    standardised features.
     """
 
     def __init__(self, means: np.ndarray, labels: Supervision) -> None:

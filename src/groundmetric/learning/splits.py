@@ -376,23 +376,15 @@ _MAX_CLASSES = 6
 class RestrictedPermutations:
     """Arrangements of labels that have the same probability under the null hypothesis.
 
-    Attributes
-    ----------
-    units : array of int of shape (n_distributions,)
-        Unit of each distribution; all distributions of a unit have the same label in every arrangement.
-    labels : array of shape (n_units,)
-        Label of each unit: class codes or numbers.
-    blocks : list of list of tuple of array
-        Lists of blocks of units. The blocks of a list have the same number of units in each stratum, and exchange their
-        labels stratum by stratum; labels are also permuted among the units of a block and stratum.
-    among : str
-        Description of the units that exchange labels, e.g. "groups within strata".
+    Distributions of a unit have the same label in every arrangement. The blocks of a list have the same number of units
+    in each stratum, and exchange their labels stratum by stratum; labels are also permuted among the units of a block
+    and stratum.
     """
 
-    units: np.ndarray
-    labels: np.ndarray
+    units: np.ndarray  # (n_distributions,) unit of each distribution
+    labels: np.ndarray  # (n_units,) class codes or numbers
     blocks: list[list[Block]]
-    among: str
+    among: str  # description of the units that exchange labels, e.g. "groups within strata"
 
     def draw(self, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
         """Return the labels of the distributions in one random arrangement."""
@@ -484,31 +476,12 @@ def restricted_permutations(
     names: Sequence[Hashable] | None = None,
     equal_sizes: bool = False,
 ) -> RestrictedPermutations:
-    """Return the arrangements of labels that groups and strata allow; see the description of this module.
+    """Return the arrangements of labels (codes or numbers) that groups and strata allow; see the description above.
 
-    Parameters
-    ----------
-    labels : array of shape (n_distributions,)
-        Class codes or numbers.
-    groups : sequence of length n_distributions or None, default=None
-        Group (patient) of each distribution.
-    strata : sequence of length n_distributions or None, default=None
-        Labels are exchanged only within these.
-    names : sequence of length n_distributions or None, default=None
-        Names of the distributions, by which arrangements are drawn: the same distributions in another order have the
-        same arrangements in that order. None: arrangements are drawn by position.
-    equal_sizes : bool, default=False
-        Whether groups with one label each exchange it only with groups of the same number of distributions. Needed if
-        the statistic treats distributions, not groups, as units, and the number of distributions may depend on the
-        label.
+    With `names`, the same distributions in another order have the same arrangements in that order. With `equal_sizes`,
+    groups with one label each exchange it only with groups of the same number of distributions, which is needed if the
+    statistic treats distributions as units, and their number may depend on the label.
 
-    Returns
-    -------
-    RestrictedPermutations
-        The arrangements.
-
-    Examples
-    --------
     >>> pairs = restricted_permutations(np.array([0, 1, 0, 1]), groups=["ann", "ann", "bob", "bob"])
     >>> pairs.among, pairs.arrangements, pairs.partitions
     ('distributions within groups', 4, 2)

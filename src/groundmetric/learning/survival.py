@@ -22,18 +22,10 @@ _FORM = 'a structured array with the fields "event" and "time" (as of scikit-sur
 
 @dataclass(frozen=True)
 class SurvivalTimes:
-    """Survival times of n distributions.
+    """Survival times of n distributions."""
 
-    Attributes
-    ----------
-    time : array of shape (n,)
-        Time of the event (death, relapse), or when the patient was last seen without it.
-    event : array of bool of shape (n,)
-        Whether the event was observed; False: censored.
-    """
-
-    time: np.ndarray
-    event: np.ndarray
+    time: np.ndarray  # of the event (death, relapse), or when the patient was last seen without it
+    event: np.ndarray  # bool: whether the event was observed; False: censored
 
     def __len__(self) -> int:
         return self.time.size

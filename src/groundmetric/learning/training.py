@@ -300,57 +300,26 @@ class Progress:
 
     Together with the optimiser, the random generator and the warm starts of the pairs, this is everything that the
     remaining steps depend on: a training continued from a checkpoint gives the same result, bit by bit.
-
-    Attributes
-    ----------
-    W : array
-        Parameters of the metric.
-    kept : object
-        Copy of the parameters of the lowest held-out loss (``Model.keep``).
-    held_out : array of bool
-        Distributions that only decide when to stop.
-    triplets : Triplets
-        Current triplets.
-    unit : float
-        Mean distance at the start.
-    penalty_weight : float
-        `strength` over the value of the penalty at the start.
-    best, since_best : float and int
-        Lowest held-out loss, and the number of epochs since then.
-    history : dict of str to list
-        A row per finished epoch.
-    batches, parts : lists
-        Mini-batches of the current epoch, and the contribution of each finished one to the history; both are empty
-        between two epochs.
-    drawn : str or None
-        Digest of the current points if `fresh` has replaced the first ones.
-    stopped_pivoting : int
-        Number of solves that ended at the pivot limit.
-    finished, converged : bool
-        Whether training has ended, and whether because the loss settled.
-    refresh : int or None
-        Epochs between two searches of nearest neighbours; None: random neighbours.
-    agreement : float
-        Share of distributions whose nearest distribution is of their class, at the end; NaN if it was not computed.
     """
 
     W: np.ndarray
-    kept: Any
-    held_out: np.ndarray
+    kept: Any  # copy of the parameters of the lowest held-out loss (`Model.keep`)
+    held_out: np.ndarray  # mask of the distributions that only decide when to stop
     triplets: Triplets
-    unit: float = 1.0
-    penalty_weight: float = 0.0
-    best: float = np.inf
+    unit: float = 1.0  # mean distance at the start
+    penalty_weight: float = 0.0  # `strength` over the value of the penalty at the start
+    best: float = np.inf  # lowest held-out loss, and the number of epochs since then
     since_best: int = 0
     history: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in HISTORY})
+    # Mini-batches of the current epoch, and the contribution of each finished one to the history.
     batches: list[np.ndarray] = field(default_factory=list)
     parts: list[dict[str, float]] = field(default_factory=list)
-    drawn: str | None = None
-    stopped_pivoting: int = 0
+    drawn: str | None = None  # digest of the current points if `fresh` has replaced the first ones
+    stopped_pivoting: int = 0  # solves that ended at the pivot limit
     finished: bool = False
-    converged: bool = False
-    refresh: int | None = None
-    agreement: float = np.nan
+    converged: bool = False  # finished because the loss settled
+    refresh: int | None = None  # epochs between two searches of nearest neighbours; None: random neighbours
+    agreement: float = np.nan  # share of distributions whose nearest distribution is of their class, if computed
 
     @property
     def n_epochs(self) -> int:
@@ -392,23 +361,12 @@ class Training:
 
     Everything that a checkpoint must save is in `progress` (with the optimiser, the random generator and the pairs).
     All other attributes follow from it and from the arguments, and are set again after a restart.
-
-    Attributes
-    ----------
-    progress : Progress
-        Current state; set by `run`.
-    objective : Objective
-        Loss of the current triplets and points.
-    groups, validating : list of arrays, array
-        Groups of triplets to learn from, and triplets with a held-out anchor.
-    strata_variance : StrataVariance or None
-        Penalty on differences between strata.
     """
 
     progress: Progress
-    objective: Objective
-    groups: list[np.ndarray]
-    validating: np.ndarray
+    objective: Objective  # loss of the current triplets and points
+    groups: list[np.ndarray]  # groups of triplets to learn from
+    validating: np.ndarray  # triplets with a held-out anchor
     threads: Threads
 
     def __init__(

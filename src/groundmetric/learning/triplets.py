@@ -14,31 +14,17 @@ from .labels import Pool, Supervision, Target, holds
 
 @dataclass(frozen=True)
 class Triplets:
-    """Triplets of distributions and their distinct unordered pairs, whose distances are computed once.
+    """Triplets of distributions and their distinct unordered pairs, whose distances are computed once."""
 
-    Attributes
-    ----------
-    i, j, k : array of shape (n_triplets,)
-        Near distribution (of the anchor's class, or of a more similar label), anchor, and far distribution.
-    first, second : array of shape (n_pairs,)
-        Distinct pairs of distributions, first < second.
-    near, far : array of shape (n_triplets,)
-        Positions of the pairs (i, j) and (j, k) among the distinct pairs.
-    weight : array of shape (n_triplets,) or None
-        Weights in the loss, of mean 1. None: all weights are 1.
-    batch : array of shape (n_triplets,) or None
-        Mini-batch of each triplet, if the triplets of a mini-batch were drawn to share distributions and pairs.
-    """
-
-    i: np.ndarray
-    j: np.ndarray
-    k: np.ndarray
-    first: np.ndarray
+    i: np.ndarray  # near distribution: of the anchor's class, or of a more similar label
+    j: np.ndarray  # anchor
+    k: np.ndarray  # far distribution
+    first: np.ndarray  # (n_pairs,) distinct pairs of distributions, first < second
     second: np.ndarray
-    near: np.ndarray
+    near: np.ndarray  # positions of the pairs (i, j) and (j, k) among the distinct pairs
     far: np.ndarray
-    weight: np.ndarray | None = None
-    batch: np.ndarray | None = None
+    weight: np.ndarray | None = None  # in the loss, of mean 1; None: all weights are 1
+    batch: np.ndarray | None = None  # mini-batch, if the triplets of a mini-batch were drawn to share pairs
 
     @classmethod
     def from_indices(

@@ -1,9 +1,9 @@
 """Ground metrics: distances and costs between points."""
 
-from .base import Cost, DiagonalMetric, GroundMetric
+from .base import DiagonalMetric, GroundMetric
 from .forms import MappedMetric
 
-__all__ = ["Cost", "DiagonalMetric", "GroundMetric", "MappedMetric"]
+__all__ = ["DiagonalMetric", "GroundMetric", "MappedMetric"]
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from ..distributions import Distributions
 _BLOCK = 8192
 
 
-class Cost(enum.IntEnum):  # numpydoc ignore=PR01
+class Cost(enum.IntEnum):
     """Cost of moving mass 1 over the step s.
 
     Transport with Euclidean or Manhattan costs is a metric between distributions, the Wasserstein distance W1. With
@@ -40,18 +40,7 @@ class Cost(enum.IntEnum):  # numpydoc ignore=PR01
 
     @classmethod
     def named(cls, name: Any) -> Cost:
-        """Return the cost of a name.
-
-        Parameters
-        ----------
-        name : {"euclidean", "manhattan", "squared"} or Cost
-            Name; a Cost is returned unchanged.
-
-        Returns
-        -------
-        Cost
-            The cost.
-        """
+        """Return the cost of a name; a Cost is returned unchanged."""
         names = [cost.name.lower() for cost in cls]
         if isinstance(name, cls):
             return name
@@ -60,35 +49,12 @@ class Cost(enum.IntEnum):  # numpydoc ignore=PR01
         raise ValueError(f"cost is {name!r}: expected one of {names}")
 
     def norm(self, steps: np.ndarray) -> np.ndarray:
-        """Return the norm of each step; squared costs are the square of it.
-
-        Parameters
-        ----------
-        steps : array of shape (n_steps, n_components)
-            Steps between projected points.
-
-        Returns
-        -------
-        array of shape (n_steps,)
-            Norms.
-        """
+        """Return the norm of each step, shape (n_steps,); squared costs are the square of it."""
         return np.linalg.norm(steps, ord=1 if self is Cost.MANHATTAN else None, axis=1)
 
     def between(self, x: Any, y: Any) -> np.ndarray:
-        """Return the costs between the rows of x and y.
+        """Return the costs between the rows of x and y, shape (n, m).
 
-        Parameters
-        ----------
-        x, y : array or sparse matrix of shape (n, n_components) and (m, n_components)
-            Projected points.
-
-        Returns
-        -------
-        array of shape (n, m)
-            Costs.
-
-        Examples
-        --------
         >>> Cost.SQUARED.between(np.zeros((1, 2)), np.array([[3.0, 4.0]])).tolist()
         [[25.0]]
         """
@@ -98,20 +64,8 @@ class Cost(enum.IntEnum):  # numpydoc ignore=PR01
         return np.square(distances, out=distances) if self is Cost.SQUARED else distances
 
     def slopes(self, steps: np.ndarray) -> np.ndarray:
-        """Return a vector for each step whose inner product with the step is its cost.
+        """Return a vector for each step whose inner product with the step is its cost; 0 for a step of length 0.
 
-        Parameters
-        ----------
-        steps : array of shape (n_steps, n_components)
-            Steps between projected points.
-
-        Returns
-        -------
-        array of shape (n_steps, n_components)
-            Vectors; 0 for a step of length 0.
-
-        Examples
-        --------
         >>> Cost.EUCLIDEAN.slopes(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
         [[0.6, 0.8], [0.0, 0.0]]
         """

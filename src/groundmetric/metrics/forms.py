@@ -91,16 +91,6 @@ class MappedMetric(GroundMetric):
         """
         return self.inner.project(image(self.feature_map, self._check_points(points)))
 
-    def images_of_probes(self) -> np.ndarray:
-        """Return the projected probes.
-
-        Returns
-        -------
-        array of shape (n_probes, n_components)
-            Projections, which are stored with the metric.
-        """
-        return self.project(self.probes)
-
 
 def fit_map(feature_map: Any, D: Distributions) -> Any:
     """Return a copy of the map, fitted to all points."""

@@ -54,7 +54,7 @@ def _pack(metric: GroundMetric, prefix: str, arrays: dict[str, np.ndarray]) -> d
     if isinstance(metric, EuclideanMetric):
         return {"kind": "euclidean", "n_features": metric.n_features, "features": metric.features}
     if isinstance(metric, MappedMetric):
-        arrays[f"{prefix}probes"], arrays[f"{prefix}images"] = metric.probes, metric.images_of_probes()
+        arrays[f"{prefix}probes"], arrays[f"{prefix}images"] = metric.probes, metric.project(metric.probes)
         name, inner = type(metric.feature_map).__name__, _pack(metric.inner, f"{prefix}inner.", arrays)
         return {"kind": "mapped", "map": name, "inner": inner, "features": metric.features}
     if metric.variances is not None:
@@ -116,7 +116,7 @@ def _mapped(
             "GroundMetric.load(path, feature_map=...)"
         )
     metric = MappedMetric(feature_map, inner, probes.shape[1], features, probes=probes)
-    mapped = metric.images_of_probes()
+    mapped = metric.project(probes)
     if mapped.shape != images.shape:
         raise Damaged(f"it has images of shape {images.shape}, but the map gives {mapped.shape}")
     if not np.allclose(mapped, images, rtol=1e-6, atol=1e-9 * np.abs(images).max()):

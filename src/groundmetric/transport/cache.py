@@ -24,15 +24,7 @@ _VALUE = struct.Struct("<d")
 
 
 class DistanceCache:
-    """File of exact distances between distributions.
-
-    Parameters
-    ----------
-    path : str or os.PathLike[str]
-        File; created when the first distance is written.
-    solver : Solver or None
-        Solver of the distances; solvers other than `Exact` raise ValueError.
-    """
+    """File of exact distances between distributions, created when the first distance is written."""
 
     def __init__(self, path: str | os.PathLike[str], solver: Solver | None = None) -> None:
         if solver is not None and not isinstance(solver, Exact):

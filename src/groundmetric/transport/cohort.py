@@ -306,17 +306,8 @@ def solve_pairs(
 ) -> PairResults:
     """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
 
-    Parameters
-    ----------
-    pairs : Pairs
-    threads : Threads
-        Threads of this process, used without a backend and for matrices too small to send.
-    backend : Backend or None
-        Workers, from `configured_backend`.
-    done : callable
-        Called with the number of newly solved pairs.
-    on_results : callable
-        Called with the indices and the results of newly solved pairs.
+    Matrices too small to send are solved in threads. `done` is called with the number of newly solved pairs,
+    `on_results` with their indices and results.
     """
     results = PairResults.empty(pairs.work.size)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
@@ -407,7 +398,7 @@ def pairwise(
     >>> bool((result.lower <= gm.pairwise_distances(D[:4]) + 1e-9).all())
     True
     """
-    from .solve import Auto
+    from .solve import Auto, pick_solver
 
     chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
     A, B = check_cohorts(A, B)
@@ -417,7 +408,7 @@ def pairwise(
     first, second = rows, cols + (0 if B is None else len(A))
     if isinstance(chosen, Auto):
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
-        chosen, reason = chosen.pick(sizes[first], sizes[second], on_points=is_euclidean(ground))
+        chosen, reason = pick_solver(chosen, sizes[first], sizes[second], on_points=is_euclidean(ground))
     if chosen.on_points and not is_euclidean(ground):
         raise ValueError(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "

@@ -16,7 +16,7 @@ import numpy as np
 from ..metrics.base import Cost
 from . import _core
 from .basis import Forest, hung_forest
-from .plan import Basis, Plan, Status
+from .plan import Basis, Plan, Status, scaled_plan
 from .problem import Answers, Points, Units, check_masses, common_units, points_in_range
 from .solvers.exact import solve_exact
 
@@ -36,7 +36,7 @@ def solve_large(
         plan = solve_exact(np.ascontiguousarray(step.between(x, y)), a, b, max_pivots=max_pivots)
     else:
         plan = _solve(x, y, common_units(a, b), step, tolerance, max_pivots)
-    return plan.scaled(2 * up if step is Cost.SQUARED else up) if up else plan
+    return scaled_plan(plan, 2 * up if step is Cost.SQUARED else up) if up else plan
 
 
 def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: float, max_pivots: int | None) -> Plan:

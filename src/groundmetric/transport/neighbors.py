@@ -26,13 +26,6 @@ class LowerBounds:
     """Lower bounds of the transport values between distributions with fixed points.
 
     Both kinds of bounds account for rounding errors: a bound never exceeds the value returned by a solve.
-
-    Parameters
-    ----------
-    masses : Masses of n distributions
-    z : array (n_points, n_components), their points
-    threads : Threads
-    cost : Cost of the step between two points
     """
 
     def __init__(self, masses: Masses, z: np.ndarray, threads: Threads, cost: Cost = Cost.EUCLIDEAN) -> None:
@@ -157,16 +150,7 @@ def _lowest(values: np.ndarray, count: int) -> np.ndarray:
 
 
 class Finder(LowerBounds):
-    """Exact distances and lower bounds between distributions with fixed points; solved distances are stored.
-
-    Parameters
-    ----------
-    masses : Masses of n distributions
-    z : array (n_points, n_components), their points
-    threads : Threads
-    max_pivots : int or None
-    cost : Cost of the step between two points
-    """
+    """Exact distances and lower bounds between distributions with fixed points; solved distances are stored."""
 
     def __init__(
         self,

@@ -44,19 +44,9 @@ class PairTransport:
     solves after small moves are fast. `upper` and `lower` bound the current values without a solve. Results do not
     depend on the number of threads: a pair is solved by one thread, and sums over pairs are taken in order.
 
-    Parameters
-    ----------
-    masses : Masses of the distributions
-    first, second : arrays of shape (n_pairs,), the distributions of each pair
-    n_components : dimensions of the projected points
-    cost : Cost of a step between projected points
-    threads : Threads
-    memory : float
-        Bytes that stored bases may take; pairs beyond that start cold every time.
-    max_pivots : int or None
-    dense_limit : float
-        Pairs with larger cost matrices are solved without a matrix: `solve` returns their values, but `pull` and
-        `upper` are not available.
+    Stored bases take at most `memory` bytes; pairs beyond that start cold every time. Pairs with a cost matrix above
+    `dense_limit` entries are solved without a matrix: `solve` returns their values, but `pull` and `upper` are not
+    available.
     """
 
     def __init__(
@@ -204,13 +194,8 @@ class PairTransport:
         return {"z": self._points.z, "warm": warm, **moved, **self.answers._asdict(), **bases}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        arrays = {
-            "z": self._points.z,
-            "travel": self._travel,
-            "means": self._means,
-            "travel_at_solve": self._travel_at_solve,
-            **self.answers._asdict(),
-        }
+        moved = {"travel": self._travel, "means": self._means, "travel_at_solve": self._travel_at_solve}
+        arrays = {"z": self._points.z, **moved, **self.answers._asdict()}
         for name, array in arrays.items():
             array[...] = state[name]
         warm = state["warm"]

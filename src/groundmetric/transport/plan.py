@@ -80,22 +80,6 @@ class Basis:
     potential: np.ndarray
     n_sources: int
 
-    def scaled(self, up: int) -> Basis:
-        """Return the basis at costs multiplied by 2**up.
-
-        Parameters
-        ----------
-        up : int
-            Exponent of the factor.
-
-        Returns
-        -------
-        Basis
-            The same tree with potentials times 2**up.
-        """
-        with np.errstate(over="ignore"):
-            return replace(self, potential=np.ldexp(self.potential, up))
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -157,34 +141,28 @@ class Plan:
         """Largest possible difference between `value` and the optimal value."""
         return max(self.value - self.bounds[0], self.bounds[1] - self.value)
 
-    def scaled(self, up: int) -> Plan:
-        """Return the plan at costs multiplied by 2**up, which is exact unless numbers overflow or underflow.
 
-        Parameters
-        ----------
-        up : int
-            Exponent of the factor.
+def scaled_basis(basis: Basis | None, up: int) -> Basis | None:
+    """Return the basis at costs multiplied by 2**up: the same tree with potentials times 2**up."""
+    if basis is None:
+        return None
+    with np.errstate(over="ignore"):
+        return replace(basis, potential=np.ldexp(basis.potential, up))
 
-        Returns
-        -------
-        Plan
-            The same shipments with value, bounds, potentials and basis times 2**up.
-        """
-        with np.errstate(over="ignore"):
-            value, *bounds = (float(number) for number in np.ldexp([self.value, *self.bounds], up))
-            u, v = (None, None) if self.potentials is None else (np.ldexp(side, up) for side in self.potentials)
-        if not math.isfinite(value):
-            raise ValueError(
-                f"the value is {self.value} · 2^{up}, which is larger than the largest float: divide the costs, or the "
-                "points, by a constant"
-            )
-        return replace(
-            self,
-            value=value,
-            potentials=None if u is None or v is None else (u, v),
-            basis=None if self.basis is None else self.basis.scaled(up),
-            bounds=(bounds[0], bounds[1]),
+
+def scaled_plan(plan: Plan, up: int) -> Plan:
+    """Return the plan at costs multiplied by 2**up, which is exact unless numbers overflow or underflow."""
+    with np.errstate(over="ignore"):
+        value, low, high = (float(number) for number in np.ldexp([plan.value, *plan.bounds], up))
+        potentials = (
+            None if plan.potentials is None else (np.ldexp(plan.potentials[0], up), np.ldexp(plan.potentials[1], up))
         )
+    if not math.isfinite(value):
+        raise ValueError(
+            f"the value is {plan.value} · 2^{up}, which is larger than the largest float: divide the costs, or the "
+            "points, by a constant"
+        )
+    return replace(plan, value=value, potentials=potentials, basis=scaled_basis(plan.basis, up), bounds=(low, high))
 
 
 def embedded(plan: Plan, rows: np.ndarray, cols: np.ndarray, total: float) -> Plan:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
 # Largest number of entries of a cost matrix (3.2 GB).
 _MOST_COSTS = 4e8
+# Smallest number of groups of coarsened transport.
+_FEWEST_GROUPS = 30
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,6 @@ class Auto(Solver):
     max_pivots: int | None = None
 
     name: ClassVar[str] = "auto"
-    _fewest: ClassVar[int] = 30
 
     def __post_init__(self) -> None:
         self._check("seconds", low=0.0, above=True)
@@ -57,47 +58,37 @@ class Auto(Solver):
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         n, m = cost.shape
-        return self.pick(np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
+        return pick_solver(self, np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
 
-    def pick(self, n: np.ndarray, m: np.ndarray, *, on_points: bool) -> tuple[Solver, str]:
-        """Select the solver for pairs of distributions of these sizes, and return the reason.
 
-        Parameters
-        ----------
-        n, m : array of shape (n_pairs,)
-            Number of points of the first and of the second distribution of each pair.
-        on_points : bool
-            Whether the points can be grouped, that is, have Euclidean distances.
+def pick_solver(auto: Auto, n: np.ndarray, m: np.ndarray, *, on_points: bool) -> tuple[Solver, str]:
+    """Return the solver for pairs of n and m points, and the reason for the choice as a clause for messages.
 
-        Returns
-        -------
-        solver : Solver
-            `Exact` or `Coarse`.
-        reason : str
-            Reason for the choice, as a clause for messages.
-        """
-        needed = exact_seconds(n, m)
-        largest = int(np.max(n * m, initial=0))
-        if needed <= self.seconds and largest <= _MOST_COSTS:
-            return Exact(self.max_pivots), f"exact transport takes about {needed:.1g} s of {self.seconds:g}"
-        why = f"exact transport would take about {needed:.2g} s of {self.seconds:g}"
-        if needed <= self.seconds:
-            why = f"the largest pair has {largest:.1g} costs, too many to keep"
-        if not on_points:
-            return Exact(self.max_pivots), f"{why}, but only points with Euclidean distances can be grouped"
-        from .solvers.coarse import Coarse  # slow to import
+    `on_points`: whether the points can be grouped, that is, have Euclidean distances.
+    """
+    needed = exact_seconds(n, m)
+    largest = int(np.max(n * m, initial=0))
+    if needed <= auto.seconds and largest <= _MOST_COSTS:
+        return Exact(auto.max_pivots), f"exact transport takes about {needed:.1g} s of {auto.seconds:g}"
+    why = f"exact transport would take about {needed:.2g} s of {auto.seconds:g}"
+    if needed <= auto.seconds:
+        why = f"the largest pair has {largest:.1g} costs, too many to keep"
+    if not on_points:
+        return Exact(auto.max_pivots), f"{why}, but only points with Euclidean distances can be grouped"
+    from .solvers.coarse import Coarse  # slow to import
 
-        return Coarse(self._affordable_groups(n, m), self.max_pivots), why
+    return Coarse(_affordable_groups(auto.seconds, n, m), auto.max_pivots), why
 
-    def _affordable_groups(self, n: np.ndarray, m: np.ndarray) -> int:
-        """Return the largest number of groups that fits into the time budget, by bisection."""
-        low, high = self._fewest, int(max(n.max(), m.max(), self._fewest + 1))
-        while high - low > 1:
-            groups = (low + high) // 2
-            sizes = np.minimum(n, groups), np.minimum(m, groups)
-            fits = exact_seconds(*sizes) <= self.seconds and np.max(sizes[0] * sizes[1]) <= _MOST_COSTS
-            low, high = (groups, high) if fits else (low, groups)
-        return low
+
+def _affordable_groups(seconds: float, n: np.ndarray, m: np.ndarray) -> int:
+    """Return the largest number of groups that fits into the time budget, by bisection."""
+    low, high = _FEWEST_GROUPS, int(max(n.max(), m.max(), _FEWEST_GROUPS + 1))
+    while high - low > 1:
+        groups = (low + high) // 2
+        sizes = np.minimum(n, groups), np.minimum(m, groups)
+        fits = exact_seconds(*sizes) <= seconds and np.max(sizes[0] * sizes[1]) <= _MOST_COSTS
+        low, high = (groups, high) if fits else (low, groups)
+    return low
 
 
 def exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
@@ -188,7 +179,7 @@ def solve_points(
     solver : str or Solver, default="exact"
         "exact", "partial", "unbalanced", "coarse", "auto", or an object of a class in `groundmetric.transport`. Partial
         and unbalanced transport, and functions of POT on costs, hold a matrix of all costs.
-    cost : {"euclidean", "manhattan", "squared"} or Cost, default="euclidean"
+    cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
         Cost of the step from one point to another: its length, the sum of its absolute entries, or its squared length.
         Coarse transport, and functions of POT on points, support "euclidean" only.
     tolerance : float, default=0.0
@@ -226,7 +217,8 @@ def solve_points(
         raise ValueError(f"tolerance is {tolerance}: expected a share of the value, 0 or more")
     step = Cost.named(cost)
     if isinstance(chosen, Auto):
-        chosen = chosen.pick(np.array([x.shape[0]]), np.array([y.shape[0]]), on_points=step is Cost.EUCLIDEAN)[0]
+        sizes = np.array([x.shape[0]]), np.array([y.shape[0]])
+        chosen = pick_solver(chosen, *sizes, on_points=step is Cost.EUCLIDEAN)[0]
     if isinstance(chosen, Exact):
         return solve_large(x, y, a, b, step, chosen.max_pivots, tolerance)
     if tolerance:

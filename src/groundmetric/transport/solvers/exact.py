@@ -14,7 +14,7 @@ import numpy as np
 from ..._internal.validation import check_number
 from .. import _core
 from ..basis import Forest, run_simplex, true_flows, unplaced, without_rounding
-from ..plan import Basis, Plan, Status
+from ..plan import Basis, Plan, Status, scaled_basis, scaled_plan
 from ..problem import ROUNDING, Units, common_units
 
 # Costs are scaled if the binary exponent of the largest cost is outside ±940: multiplied by up to 2**62 units of mass,
@@ -300,8 +300,7 @@ def _solve_scaled(
 ) -> Plan:
     """Solve at costs divided by 2**up, which is exact except for costs that become subnormal or 0."""
     scaled = np.ldexp(cost, -up)
-    start = None if start is None else start.scaled(-up)
-    plan = solve_exact(scaled, a, b, start=start, max_pivots=max_pivots).scaled(up)
+    plan = scaled_plan(solve_exact(scaled, a, b, start=scaled_basis(start, -up), max_pivots=max_pivots), up)
     if np.array_equal(np.ldexp(scaled, up), cost):
         return plan
     lost = math.ldexp(float(a.sum()), up - 1022)  # costs below 2**-1022 lose digits: largest loss times all mass
