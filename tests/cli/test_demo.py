@@ -21,7 +21,7 @@ def made(tmp_path_factory):
 
 def test_the_folder_holds_the_listed_files(made):
     folder, findings = made
-    assert json.loads((folder / "results.json").read_text()) == findings
+    assert json.loads((folder / "run.json").read_text()) == findings
     assert {path.name for path in folder.iterdir()} == set(findings["files"])
     assert (findings["seed"], findings["groundmetric"]) == (3, gm.__version__)
     assert gm.GroundMetric.load(folder / "cohort.gm").n_features <= 120

@@ -102,58 +102,43 @@ def labels(text: str) -> list[str]:
     return order
 
 
-# Options of several commands, each defined once.
+# Options of several commands, by their name in `add_options`: flags, and settings of argparse.
+SHARED: dict[str, tuple[str, dict[str, Any]]] = {
+    "cells": ("cells", {"metavar": "CELLS.h5ad", "help": "file with normalised values on a log scale"}),
+    "trained": ("trained", {"metavar": "RUN", "help": "folder that `learn` wrote"}),
+    "sample": ("--sample", {"metavar": "COLUMN", "required": True, "help": "column of obs: the sample of each cell"}),
+    "label": ("--label", {"metavar": "COLUMN", "required": True, "help": "column of obs: the label of its sample"}),
+    "group": ("--group", {"metavar": "COLUMN", "help": "column of obs: the patient; samples of one stay together"}),
+    "output": ("-o --output", {"metavar": "DIR", "help": "folder to write"}),
+    "layer": ("--layer", {"help": "use this layer instead of X"}),
+    "rep": ("--rep", {"metavar": "NAME", "help": "use this entry of obsm instead of genes"}),
+    "genes": ("--genes", {"metavar": "RULE", "type": genes}),
+    "draw": ("--cells-per-sample", {
+        "metavar": "N", "type": count_or_all, "default": 1000, "help": "number of subsampled cells, or all (1000)",
+    }),
+    "cell_type": ("--cell-type", {
+        "metavar": "COLUMN", "help": "column of obs: the cell type (cell_type, if present)",
+    }),
+    "permutations": ("--permutations", {"metavar": "N", "type": non_negative, "default": 0}),
+    "seed": ("--seed", {"metavar": "N", "type": seed, "default": 0}),
+    "jobs": ("--jobs", {"metavar": "N", "type": jobs, "help": "threads; -1: one per core (1)"}),
+    "replace": ("--replace", {"action": "store_true", "help": "replace the folder of an earlier run"}),
+}  # fmt: skip
 
 
-def add_cells(command: argparse.ArgumentParser, *, output: bool = True) -> None:
-    """Add the file to learn from, its columns, and the folder to write."""
-    command.add_argument("cells", metavar="CELLS.h5ad", help="file with normalised values on a log scale")
-    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
-    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
-    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient; samples of one stay together")
-    if output:
-        add_output(command, required=True)
-
-
-def add_output(
-    command: argparse.ArgumentParser, text: str = "folder to write", metavar: str = "DIR", **options: Any
-) -> None:
-    command.add_argument("-o", "--output", metavar=metavar, help=text, **options)
+def add_options(command: argparse.ArgumentParser, *names: str, **settings: Any) -> None:
+    """Add options of `SHARED`, with other `settings` of argparse."""
+    for name in names:
+        flags, shared = SHARED[name]
+        command.add_argument(*flags.split(), **{**shared, **settings})
 
 
 def add_values(command: argparse.ArgumentParser, default: str) -> None:
     """Add the features and the number of cells; `default` describes the default of `--genes`."""
-    command.add_argument("--layer", help="use this layer instead of X")
-    command.add_argument("--rep", metavar="NAME", help="use this entry of obsm instead of genes")
-    command.add_argument("--genes", metavar="RULE", type=genes,
-                         help="N: the N most variable; variance: those with variance above the average; "
-                         f"highly_variable or another boolean column of var; all ({default})")  # fmt: skip
-    add_draw(command)
-
-
-def add_draw(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
-                         help="number of subsampled cells, or all (%(default)s)")  # fmt: skip
-
-
-def add_cell_type(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs: the cell type (cell_type, if present)")
-
-
-def add_permutations(command: argparse.ArgumentParser, text: str, default: int | None = 0) -> None:
-    command.add_argument("--permutations", metavar="N", type=non_negative, default=default, help=text)
-
-
-def add_seed(command: argparse.ArgumentParser, of: str) -> None:
-    command.add_argument("--seed", metavar="N", type=seed, default=0, help=f"seed of {of} (%(default)s)")
-
-
-def add_replace(command: argparse.ArgumentParser, target: str = "the folder of an earlier run") -> None:
-    command.add_argument("--replace", action="store_true", help=f"replace {target}")
-
-
-def add_jobs(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--jobs", metavar="N", type=jobs, default=None, help="threads; -1: one per core (1)")
+    rules = "N: the N most variable; variance: those with variance above the average; highly_variable or another "
+    add_options(command, "layer", "rep")
+    add_options(command, "genes", help=f"{rules}boolean column of var; all ({default})")
+    add_options(command, "draw")
 
 
 # Messages and output.
@@ -227,10 +212,10 @@ def check_free(output: str | os.PathLike[str], *, replace: bool, beside: Sequenc
     safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, replace, beside)
 
 
-def earlier_run(folder: Path, findings: str = FINDINGS) -> list[str] | None:
+def earlier_run(folder: Path) -> list[str] | None:
     """Return the files that the findings list, and a report; None if the folder is not a run."""
     try:
-        content = json.loads((folder / findings).read_text(encoding="utf-8"))
+        content = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
         files = [name for name in content["files"] if os.path.basename(name) == name and name not in ("", ".", "..")]
         if "groundmetric" not in content or "command" not in content:
             return None
@@ -244,7 +229,7 @@ def earlier_run(folder: Path, findings: str = FINDINGS) -> list[str] | None:
         from ..report.page import is_page
 
         caches += ["report.html"] * is_page(folder / "report.html")
-    return [*dict.fromkeys([*files, findings]), *caches]
+    return [*dict.fromkeys([*files, FINDINGS]), *caches]
 
 
 def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:
