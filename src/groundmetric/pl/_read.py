@@ -109,11 +109,6 @@ def two_features(names: list[str], features: Sequence[str | int]) -> list[int]:
     return [names.index(feature) if isinstance(feature, str) else int(feature) for feature in features]
 
 
-def gene_names(adata: Any, gene_symbols: str | None) -> list[str]:
-    """Return the names of the genes: the index of `var`, or a column of it."""
-    return [str(name) for name in (adata.var_names if gene_symbols is None else entry(adata, "var", gene_symbols))]
-
-
 def as_samples(adata: Any, key: str) -> Any:
     """Return AnnData with a row per sample: as given, or from the results of an ensemble in `uns` of the cells."""
     if f"X_{key}" not in adata.obsm or f"{key}_distances" in adata.obsp:
@@ -138,11 +133,7 @@ def as_samples(adata: Any, key: str) -> Any:
     )
 
 
-def distances_of(samples: Any, key: str, obsp: str | None) -> tuple[np.ndarray, str]:
+def distances_of(samples: Any, key: str) -> tuple[np.ndarray, str]:
     """Return distances between samples, and their name for axes and colour bars."""
-    if obsp is None:
-        obsp = f"{key}_distances"
-    elif obsp not in samples.obsp and f"{key}_{obsp}" in samples.obsp:
-        obsp = f"{key}_{obsp}"
-    out_of_bag = obsp == f"{key}_distances" and learned_entry(samples, key).get("out_of_bag", False)
-    return np.asarray(entry(samples, "obsp", obsp)), "out-of-bag distance" if out_of_bag else "distance"
+    out_of_bag = learned_entry(samples, key).get("out_of_bag", False)
+    return np.asarray(entry(samples, "obsp", f"{key}_distances")), "out-of-bag distance" if out_of_bag else "distance"

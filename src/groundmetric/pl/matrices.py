@@ -35,7 +35,6 @@ def heatmap(
     color: str | Sequence[str] | None = None,
     names: Sequence[Hashable] | bool | None = None,
     order: str = "classes",
-    obsp: str | None = None,
     palette: style.Palette = None,
     key: str = "groundmetric",
     ax: Axes | None = None,
@@ -52,7 +51,6 @@ def heatmap(
     order : {"classes", "clusters"}
         "classes" keeps each class of the first labelling together, with similar rows next to each other; "clusters" is
         the order of hierarchical clustering (average linkage), whose tree is drawn.
-    {obsp}
     {palette}
     {key}
     {end}
@@ -69,7 +67,7 @@ def heatmap(
     title, items, label = "distance", "distributions", None
     if _read.is_anndata(distances):
         samples, items = _read.as_samples(distances, key), "samples"
-        matrix, title = _read.distances_of(samples, key, obsp)
+        matrix, title = _read.distances_of(samples, key)
         columns: Any = y if color is None else color
         label = _read.learned_label(samples, key)
         numbers = None if label is None else _read.colouring(samples, label)
@@ -133,7 +131,6 @@ def clustermap(
     *,
     color: str | Sequence[str] | None = None,
     names: Sequence[Hashable] | bool | None = True,
-    obsp: str | None = None,
     palette: style.Palette = None,
     key: str = "groundmetric",
     ax: Axes | None = None,
@@ -147,7 +144,6 @@ def clustermap(
     ----------
     {distances}
     {labellings}
-    {obsp}
     {palette}
     {key}
     {end}
@@ -159,7 +155,7 @@ def clustermap(
     >>> len(gm.pl.clustermap(gm.pairwise_distances(D), y).child_axes)  # tree and colour bar
     2
     """
-    return heatmap(distances, y, color=color, names=names, order="clusters", obsp=obsp, palette=palette, key=key,
+    return heatmap(distances, y, color=color, names=names, order="clusters", palette=palette, key=key,
                    ax=ax, show=show)  # fmt: skip
 
 
@@ -309,7 +305,6 @@ def components(
     metric: MetricLike | AnnData,
     *,
     n: int = 20,
-    gene_symbols: str | None = None,
     key: str = "groundmetric",
     ax: Axes | None = None,
     show: bool | None = None,
@@ -326,7 +321,6 @@ def components(
     {metric}
     n : int, default=20
         Number of features.
-    {gene_symbols}
     {key}
     {end}
 
@@ -340,9 +334,6 @@ def components(
     """
     learned = _read.metric_of(metric, key)
     names = _read.feature_names(learned)
-    if _read.is_anndata(metric):
-        symbols = dict(zip(map(str, metric.var_names), _read.gene_names(metric, gene_symbols), strict=True))  # type: ignore[union-attr]
-        names = [symbols.get(name, name) for name in names]
     weights, shares = (part[:_MOST_COMPONENTS] for part in component_weights(learned))
     top = np.argsort(-learned.importance(), kind="stable")[:n]
     with style.axes(ax, 0.5 + 0.105 * top.size) as ax:
