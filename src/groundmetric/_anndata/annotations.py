@@ -301,6 +301,12 @@ def _by_number(label: str) -> tuple[float, int, str]:
     return float(number[0]) if number else float("inf"), (sign in ">≥") - (sign in "<≤"), label
 
 
+def cell_types_of(obs: pd.DataFrame, cell_type_key: str) -> np.ndarray:
+    """Return the type of each cell as text, "unknown" if it is missing."""
+    column = find_column(obs, cell_type_key, "cell_type_key")
+    return column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
+
+
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
     """Return the columns that are constant within every sample, with a row per sample."""
     constant = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -10,13 +11,11 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._internal import files as safe_folders
-from .._internal.files import write_whole
+from .._internal.files import remove_leftovers, temporary_name, temporary_prefix, write_whole
 from .._internal.tables import counted, write_csv
 
 FINDINGS = "run.json"  # the file that marks the folder of a run
@@ -191,25 +190,84 @@ def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> 
     print(json.dumps(findings) if as_json else text)
 
 
+@contextlib.contextmanager
 def new_folder(
     output: str | os.PathLike[str],
     *,
     replace: bool,
     inputs: Iterable[str | os.PathLike[str]] = (),
     beside: Sequence[str] = (),
-) -> AbstractContextManager[Path]:
-    """Return the folder of a run, which gets its name when it is complete; see `safe_folders.new_folder`.
+) -> Iterator[Path]:
+    """Create a temporary folder whose files are moved to the folder `output` at the end.
 
-    With `replace`, the files of an earlier run and its report are replaced; other files stay.
+    An existing folder is kept (it may be mounted, or the current folder of a shell), and files are moved into it. If
+    moving fails, or the disk is full, the results stay in a folder that the error names; after other errors they are
+    removed. With `replace`, the files of an earlier run and its report are replaced; other files stay. The findings are
+    moved last and mark a finished run. `inputs` must not be in the folder, and files with the names `beside` may be in
+    it: the state of an interrupted run.
     """
-    return safe_folders.new_folder(
-        output, earlier=earlier_run, last=FINDINGS, replace=replace, inputs=inputs, beside=beside
-    )
+    folder = Path(os.path.realpath(output))
+    for path in inputs:
+        if Path(os.path.realpath(path)).is_relative_to(folder) and os.path.lexists(path):
+            raise ValueError(
+                f"output {os.fspath(output)!r} is where {os.fspath(path)!r} is, which is read: give another folder"
+            )
+    check_free(output, replace=replace, beside=beside)
+    remove_leftovers(folder)
+    # Inside an existing folder: moving stays on one file system even if the folder is mounted.
+    work = folder / temporary_name(folder).name if folder.is_dir() else temporary_name(folder)
+    work.mkdir(parents=True)
+    complete = False
+    try:
+        yield work
+        complete = True
+        check_free(output, replace=replace, beside=beside)  # another process may have written there meanwhile
+        _move_into(work, folder)
+    except Exception as error:
+        # Complete results are never lost; on a full disk, complete files are kept.
+        if (complete or isinstance(error, OSError)) and any(work.iterdir()):
+            rescue = work.with_name(f"{folder.name}.kept-{work.name[-21:-5]}")
+            os.rename(work, rescue)
+            raise OSError(f"output {os.fspath(output)!r}: {error}. Its files are in {str(rescue)!r}") from error
+        raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def check_free(output: str | os.PathLike[str], *, replace: bool, beside: Sequence[str] = ()) -> None:
-    """Raise if `new_folder` would."""
-    safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, replace, beside)
+    """Raise unless the folder is absent, empty except for `beside`, or an earlier run that may be replaced."""
+    folder, name = Path(os.path.realpath(output)), os.fspath(output)
+    if not folder.exists():
+        return
+    from .._internal.validation import ParameterError  # imports numpy, which `groundmetric --help` does not need
+
+    if not folder.is_dir():
+        raise ParameterError("output", name, ", which is a file: give a folder")
+    temporary = temporary_prefix(folder)
+    if not {entry for entry in os.listdir(folder) if not entry.startswith(temporary)} - set(beside):
+        return
+    if earlier_run(folder) is None:
+        raise ParameterError("output", name, ", which exists and is not an earlier run: give another folder")
+    if not replace:
+        raise ParameterError("output", name, ", which exists: give another folder", {"replace": True})
+
+
+def _move_into(new: Path, folder: Path) -> None:
+    """Move the content of `new` into the folder in place of the files of an earlier run, the findings at the end."""
+    if not folder.exists():
+        os.replace(new, folder)  # fails if another process was faster
+        return
+    old, names = earlier_run(folder) or [], sorted(os.listdir(new), key=lambda name: (name == FINDINGS, name))
+    foreign = [name for name in names if name not in old and os.path.lexists(folder / name)]
+    if foreign:
+        raise FileExistsError(f"{str(folder / foreign[0])!r} exists and was not written by an earlier run")
+    for name in [*(name for name in old if name not in names), *names]:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        if name in names:
+            os.replace(new / name, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
 
 
 def earlier_run(folder: Path) -> list[str] | None:

@@ -11,7 +11,6 @@ from .._internal.types import RandomState
 from .._internal.validation import ParameterError, check_number
 from ..distributions import Distributions
 
-
 # Of `make_modes`: factor of the informative feature, and centres of the modes that all distributions share.
 _SIGNAL_SCALE, _SHARED_SIGNAL, _SHARED_NOISE = 1.25, (0.0, 40.0), (0.0, 50.0)
 

@@ -253,30 +253,14 @@ def columns_of(obs: pd.DataFrame, first: Sequence[str]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Field:
-    """Column of a table.
+    """Column of a table."""
 
-    Attributes
-    ----------
-    name : str
-        Heading.
-    form : str or None
-        Format of numbers; None: text.
-    note : str
-        Explanation of the heading.
-    minor : bool
-        Hidden on narrow screens.
-    bar : bool
-        Whether a bar is drawn behind the number.
-    interval : bool
-        Whether entries are a value and the ends of its interval, which are drawn.
-    """
-
-    name: str
-    form: str | None = None
-    note: str = ""
-    minor: bool = False
-    bar: bool = False
-    interval: bool = False
+    name: str  # heading
+    form: str | None = None  # format of numbers; None: text
+    note: str = ""  # explanation of the heading
+    minor: bool = False  # whether narrow screens hide the column
+    bar: bool = False  # whether a bar is drawn behind the number
+    interval: bool = False  # whether entries are a value and the ends of its interval, which are drawn
 
 
 @dataclass(frozen=True)

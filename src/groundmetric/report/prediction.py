@@ -19,7 +19,7 @@ from scipy import sparse
 
 from .. import baselines
 from .._anndata.cohort import CELL_TYPE, Labelled, read_cohort
-from .._anndata.store import EnsembleResults
+from .._anndata.store import EnsembleResults, stored_learner
 from .._internal.validation import number_groups
 from ..baselines.models import inner_folds
 from ..distributions import Distributions
@@ -33,7 +33,6 @@ from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2
 from ..evaluation.permutation import prepare_test
 from ..evaluation.scores import encode, score_codes
 from ..learning.splits import Split
-from ..learning.training import read_parameters
 from .run import BudgetError, Run, Steps, duration
 
 # Every class counts the same, in the score and in the votes of neighbours.
@@ -123,10 +122,7 @@ class Cohort:
 
     def learner(self, **changes: Any) -> GroundMetricEnsemble | GroundMetricLearner:
         """Return an unfitted learner with the parameters of the run."""
-        kind = GroundMetricLearner if self.run.results is None else GroundMetricEnsemble
-        names = kind().get_params()
-        params = {name: value for name, value in read_parameters(self.run.learner).items() if name in names}
-        return kind(**{**params, "verbose": 0, "n_jobs": None, **changes})
+        return stored_learner(self.run.entry, **changes)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from .._anndata.store import (  # fmt: skip
     EnsembleResults,
     Stored,
     check_parts,
+    plain_parameters,
     predictor_of,
     read_entry,
 )
@@ -166,7 +167,7 @@ class Run:
     @property
     def learner(self) -> dict[str, Any]:
         """Parameters of the learner."""
-        return {name: _plain(value) for name, value in self.entry["learner"].items()}
+        return plain_parameters(self.entry["learner"])
 
     @property
     def group_key(self) -> str | None:
@@ -271,10 +272,3 @@ def _read_findings(path: Path) -> dict[str, Any]:
         version = findings.get("groundmetric", "(unknown version)")
         raise ValueError(f"{str(path)!r} of groundmetric {version} lacks {lacking[0]!r}: run groundmetric learn again")
     return findings
-
-
-def _plain(value: Any) -> Any:
-    """Return a number or text; an array of names as a tuple."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.kind in "biuf" else tuple(map(str, value))
-    return value.item() if isinstance(value, np.generic) else value

@@ -333,17 +333,10 @@ def set_neighbors(adata: Any, distances: np.ndarray, n_neighbors: int, use_rep: 
     directed = graph(np.exp(-excess / _widths(excess, nearest, smallest)[:, None])).astype(np.float32)
     adata.obsp["distances"] = graph(nearest)
     adata.obsp["connectivities"] = (directed + directed.T - directed.multiply(directed.T)).tocsr()
+    params = {"n_neighbors": n_neighbors, "method": "umap", "random_state": 0, "metric": "precomputed"}
     adata.uns["neighbors"] = {
-        "connectivities_key": "connectivities",
-        "distances_key": "distances",
-        "params": {
-            "n_neighbors": n_neighbors,
-            "method": "umap",
-            "random_state": 0,
-            "metric": "precomputed",
-            "use_rep": use_rep,
-        },
-    }
+        "connectivities_key": "connectivities", "distances_key": "distances", "params": {**params, "use_rep": use_rep},
+    }  # fmt: skip
 
 
 def _widths(excess: np.ndarray, nearest: np.ndarray, smallest: np.ndarray) -> np.ndarray:
