@@ -210,8 +210,7 @@ def average(
     >>> adata.obsm["X_groundmetric_average"].shape == (adata.n_obs, 2 + 10)
     True
     """
-    if not 0.0 <= weight <= 1.0:
-        raise ParameterError("weight", weight, ": expected a number from 0 (learned) to 1 (Euclidean)")
+    check_number("weight", weight, low=0, high=1)
     with Source(adata) as source:
         stored = read_entry(source.uns_entry(key), key, "adata")
         learned = np.asarray(source.representation(f"X_{key}"))

@@ -15,7 +15,7 @@ from .._anndata.annotations import check_draw, constant_columns, draw, samples_o
 from .._anndata.source import PANEL, Moments, Source, moments, project, read, warn_of_counts
 from .._anndata.store import Stored, Trained, in_order, trained_from
 from .._internal.types import CellsLike
-from .._internal.validation import ParameterError
+from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..estimators import TransportClassifier, UnfamiliarWarning
@@ -189,8 +189,7 @@ def project_samples(
 ) -> ProjectedSamples:
     """Return the results of `transfer` without writing to the source."""
     check_draw(n_cells, random_state)
-    if not 0.0 <= max_missing <= 1.0:
-        raise ParameterError("max_missing", max_missing, ": expected a share from 0 to 1")
+    check_number("max_missing", max_missing, low=0, high=1)
     stored, key = trained.stored, trained.stored.key
     sample_key = sample_key or stored.params.get("sample_key")
     layer = layer or stored.params.get("layer")
