@@ -230,7 +230,7 @@ def test_backed_new_cells(plain, halves, tmp_path):
 def test_no_label_is_predicted_for_a_sample_that_was_learned_from(halves):
     train, new = halves
     combined = ad.concat([train, new])
-    with pytest.warns(UserWarning, match=r"6 samples have the name of a training sample \(e\.g\. 'S01'\)"):
+    with pytest.warns(UserWarning, match=r"samples with the name of a training sample: 6 \(e\.g\. 'S01'\)"):
         result, cells = transfer(combined, train)
     seen = result.obs_names.isin(train.obs["sample"])
     assert result.obs["groundmetric_predicted"].isna().tolist() == seen.tolist()

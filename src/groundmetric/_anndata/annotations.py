@@ -180,7 +180,7 @@ class Annotations:
         unlabelled = names[~np.isin(names, labels.index)]
         if unlabelled.size:
             warnings.warn(
-                f"{unlabelled.size} of {names.size} samples have no label in obs[{key!r}] (e.g. {unlabelled[0]!r}): "
+                f"samples without a label in obs[{key!r}]: {unlabelled.size} of {names.size} (e.g. {unlabelled[0]!r}); "
                 "they are not used for training, but their cells are projected",
                 UserWarning,
                 stacklevel=3,
@@ -449,7 +449,7 @@ class Features:
         if unknown:
             similar = list_names(unknown[0], self.names[:10_000]).split(", ")[:5]
             raise ValueError(
-                f"genes holds {len(unknown)} names that are not in var_names, e.g. {unknown[0]!r}: "
+                f"genes holds names that are not in var_names ({len(unknown)}, e.g. {unknown[0]!r}): "
                 f"{', '.join(similar)}, …"
             )
         return self.names.isin(values)
@@ -510,6 +510,6 @@ def _check_finite(variance: np.ndarray, names: pd.Index) -> None:
     bad = np.flatnonzero(~np.isfinite(variance))
     if bad.size:
         raise ValueError(
-            f"values are NaN or infinite in {bad.size} of {len(names)} genes, e.g. {names[bad[0]]!r}: fill them, or "
-            "drop the genes"
+            f"values are NaN or infinite in {bad.size} of {len(names)} features, e.g. {names[bad[0]]!r}: fill them, or "
+            "drop the features"
         )

@@ -59,9 +59,9 @@ def read_cohort(
             check_classes(labels, label_key, ": an evaluation needs classes; bin the numbers, e.g. with pandas.cut")
         labelled, large = np.isin(samples.names, labels.index), samples.sizes >= min_cells
         if not labelled.all():
-            notes.append(f"{(~labelled).sum()} of {len(samples)} samples have no label in {label_key!r}: excluded")
+            notes.append(f"samples without a label in {label_key!r}: {(~labelled).sum()} of {len(samples)}, excluded")
         if not large[labelled].all():
-            notes.append(f"{(~large & labelled).sum()} samples have fewer than {min_cells} cells: excluded")
+            notes.append(f"samples with fewer than {min_cells} cells: {(~large & labelled).sum()}, excluded")
         usable = samples.names[labelled & large]
         classes = labels.reindex(usable).unique()
         if classes.size < 2:

@@ -210,8 +210,8 @@ def project_samples(
         is_training = np.array([name in set(training) for name in samples.names])
         if is_training.any():
             warnings.warn(
-                f"{is_training.sum()} samples have the name of a training sample (e.g. "
-                f"{samples.names[is_training][0]!r}): their labels are not predicted; rename them if they are new",
+                f"samples with the name of a training sample: {is_training.sum()} (e.g. "
+                f"{samples.names[is_training][0]!r}); their labels are not predicted: rename them if they are new",
                 UserWarning,
                 stacklevel=3,
             )
@@ -287,24 +287,23 @@ def match_genes(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np
     repeated = names[names.duplicated()].intersection(genes)
     if len(repeated):
         raise ValueError(
-            f"adata has {len(repeated)} genes of the metric more than once, e.g. {repeated[0]!r}: run "
+            f"adata has genes of the metric more than once ({len(repeated)}, e.g. {repeated[0]!r}): run "
             "adata.var_names_make_unique() first"
         )
     is_first = ~names.duplicated()  # `get_indexer` does not accept repeated names, even of genes outside the metric
     columns = np.flatnonzero(is_first)[names[is_first].get_indexer(genes)]
     missing = ~genes.isin(names)
-    n_missing = f"{missing.sum()} of {missing.size} genes of the metric are missing"
     if missing.mean() > max_missing:
         problem = (
-            f", but {n_missing}, e.g. {genes[missing][0]!r}; adata has names like {names[0]!r}: use the same kind of "
-            "names, or raise it"
+            f", but adata lacks {missing.sum()} of the {missing.size} genes of the metric, e.g. {genes[missing][0]!r}; "
+            f"adata has names like {names[0]!r}: use the same kind of names, or raise it"
         )
         raise ParameterError("max_missing", max_missing, problem)
     if missing.any():
         weight = stored.metric.importance()[missing].sum()
         warnings.warn(
-            f"{n_missing} ({weight:.1%} of the importance), e.g. {genes[missing][0]!r}: they are set to their mean in "
-            "training",
+            f"adata lacks {missing.sum()} of the {missing.size} genes of the metric ({weight:.1%} of the importance), "
+            f"e.g. {genes[missing][0]!r}: missing genes are set to their mean in training",
             UserWarning,
             stacklevel=5,
         )
@@ -344,9 +343,9 @@ def _predict(result: ad.AnnData, trained: Trained, D: Distributions, is_training
     result.obs[f"{key}_far"] = far
     if far.any():
         warnings.warn(
-            f"{far.sum()} of {len(D)} samples (e.g. {result.obs_names[far][0]!r}) are farther from all training "
-            "samples than 1.5 times the largest nearest-neighbour distance among these: their predictions are "
-            "unreliable; check their scale and quality, or train on similar samples",
+            f"unreliable predictions: {far.sum()} of {len(D)} samples (e.g. {result.obs_names[far][0]!r}), farther from "
+            "all training samples than 1.5 times the largest nearest-neighbour distance among these; check their scale "
+            "and quality, or train on similar samples",
             UnfamiliarWarning,
             stacklevel=4,
         )
