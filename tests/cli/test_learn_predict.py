@@ -167,7 +167,7 @@ def test_force_accepts_another_scale(files, capsys):
     assert cli.main(["predict", str(files / "run"), str(files / "new.h5ad"), "--layer", "counts", "--force"]) == 0
     printed = capsys.readouterr()
     assert "warning: adata.layers['counts'] is on another scale" in printed.err
-    assert "2 of 2 samples (e.g. 'S04'), farther from all training samples" in printed.err
+    assert "2 of 2 samples (e.g. 'S04') are farther from all training samples" in printed.err
     assert "predicted by: TransportClassifier" in printed.out
     assert "unreliable predictions, far from all training samples: S04, S08" in printed.out
 

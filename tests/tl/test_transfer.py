@@ -154,7 +154,7 @@ def test_missing_genes_count_as_their_mean_in_training(halves):
     filled.X = values
     expected, _ = transfer(filled, train)
     reduced = new[:, ~new.var_names.isin(gone)]
-    with pytest.warns(UserWarning, match=rf"3 of {len(features)} genes.*of the importance\), e\.g\. '{gone[0]}'"):
+    with pytest.warns(UserWarning, match=rf"3 of the {len(features)} genes.*of the importance\), e\.g\. '{gone[0]}'"):
         result, _ = transfer(reduced[:, ::-1], train)
     np.testing.assert_allclose(
         result.obsm["X_groundmetric_distances"], expected.obsm["X_groundmetric_distances"], rtol=1e-5

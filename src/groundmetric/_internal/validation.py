@@ -445,7 +445,9 @@ def check_features(features: Sequence[str] | None, n_features: int) -> list[str]
         raise ValueError(f"{len(features)} feature names for {n_features} features: one is needed per column")
     if len(set(features)) < n_features:
         repeated = [name for name, count in Counter(features).items() if count > 1]
-        raise ValueError(f"feature names occur more than once ({len(repeated)}, e.g. {repeated[0]!r}): make them unique")
+        raise ValueError(
+            f"feature names occur more than once ({len(repeated)}, e.g. {repeated[0]!r}): make them unique"
+        )
     return features
 
 

@@ -135,7 +135,16 @@ def write(
     >>> results["warnings"][0]["title"]
     'Few samples'
     """
-    steps = Steps(n_jobs, verbose, budget)
+    return write_page(
+        run, output, Steps(n_jobs, verbose, budget), cells=cells, title=title, figures=figures, group_key=group_key,
+        cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
+    )  # fmt: skip
+
+
+def write_page(
+    run: Any, output: Any, steps: Steps, *, cells: Any, title: str | None, figures: Any, **options: Any
+) -> dict[str, Any]:
+    """Write the page as `write`; `options` are those of `collect`."""
     if isinstance(run, ad.AnnData):
         run = Run(run, tl.samples(run, verbose=0), run if cells is None else Path(cells), {})
     opened = run if isinstance(run, Run) else Run.open(run, cells)
@@ -143,10 +152,7 @@ def write(
         raise ParameterError("output", None, ": a run in memory needs the path of a file")
     path = Path(output) if output is not None else opened.folder / REPORT  # type: ignore[operator]
     check_output(path)
-    results = collect(
-        opened, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations,
-        evaluation=evaluation, steps=steps,
-    )  # fmt: skip
+    results = collect(opened, **options, steps=steps)
     page = make_page(results, title)
     text = render(page).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -740,9 +746,10 @@ def plan_table(plan: dict[str, Any]) -> Table:
 
 def change_table(number: int, patient: dict[str, Any], feature: str) -> Table:
     """Return the changes of a patient on the way to another label, the most certain first."""
+    has_types = any(row[0] != "all" for row in patient["rows"])
     fields = [
-        Field(feature.capitalize()), Field("Change", "+.2f"), Field("95% interval", "+.2f", interval=True),
-        Field("p", ".3f", "adjusted for all cell types and features"),
+        Field(f"{feature.capitalize()}, cell type" if has_types else feature.capitalize()), Field("Change", "+.2f"),
+        Field("95% interval", "+.2f", interval=True), Field("p", ".3f", "adjusted for all cell types and features"),
     ]  # fmt: skip
     rows = [
         [name if kind == "all" else f"{name}, {kind}", change, (change, low, high), p]

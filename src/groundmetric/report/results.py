@@ -280,11 +280,14 @@ def _batch_warnings(
         texts = []
         if explains:
             texts.append(
-                f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
-                f"({tested.neighbors_expected[k]:.0%} expected by chance, p = {tested.p[k]:.2g}), and {name} explains "
-                f"{tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by chance; "
-                f"{label_key} {tested.label_r2[k]:.0%})"
+                f"{name} explains {tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by "
+                f"chance, p = {tested.p[k]:.2g}; {label_key} explains {tested.label_r2[k]:.0%})"
             )
+            if tested.neighbors[k] > tested.neighbors_expected[k]:
+                texts.append(
+                    f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
+                    f"({tested.neighbors_expected[k]:.0%} expected by chance)"
+                )
         if associated:
             texts.append(
                 f"{name} is associated with {label_key} (Cramér's V {tested.association[k]:.2f}, "
@@ -449,7 +452,7 @@ def patient_changes(cohort: Cohort, steps: Steps) -> list[dict[str, Any]]:
     def compute() -> list[dict[str, Any]]:
         with steps.step("comparing single patients with other labels"):
             D, y = cohort.metric_features.equalize(REFIT_CELLS), cohort.read.y
-            ensemble: Any = cohort.learner(max_points=REFIT_CELLS)
+            ensemble: Any = cohort.learner(max_points=REFIT_CELLS, verbose=steps.verbose)
             ensemble.fit(D, y, groups=cohort.read.groups, strata=cohort.strata)
             if not ensemble.fitted_.design:
                 return []  # no members that were trained without a given pair of patients

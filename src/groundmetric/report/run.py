@@ -41,7 +41,6 @@ FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run
 CACHE_FORMAT = 8  # entries of other formats are computed again
 MAX_VALUES = 5  # ordered labels with more different values are compared by thirds
-START_SECONDS = 5.0  # time that imports and reading the run take before the first step
 TOLERANCE = 1.2  # a budget is kept if the report takes at most this multiple of it
 
 
@@ -72,7 +71,7 @@ class Steps:
 
     @property
     def elapsed(self) -> float:
-        return START_SECONDS + time.monotonic() - self.started
+        return time.monotonic() - self.started
 
     @property
     def remaining(self) -> float:

@@ -343,9 +343,9 @@ def _predict(result: ad.AnnData, trained: Trained, D: Distributions, is_training
     result.obs[f"{key}_far"] = far
     if far.any():
         warnings.warn(
-            f"unreliable predictions: {far.sum()} of {len(D)} samples (e.g. {result.obs_names[far][0]!r}), farther from "
-            "all training samples than 1.5 times the largest nearest-neighbour distance among these; check their scale "
-            "and quality, or train on similar samples",
+            f"{far.sum()} of {len(D)} samples (e.g. {result.obs_names[far][0]!r}) are farther from all training "
+            "samples than 1.5 times the largest nearest-neighbour distance among these: their predictions are "
+            "unreliable; check their scale and quality, or train on similar samples",
             UnfamiliarWarning,
             stacklevel=4,
         )
