@@ -290,7 +290,7 @@ def test_nearest_samples_of_the_same_batch_are_a_possible_batch_effect():
     notes = sample_warnings(table, "condition", "sample", None, np.abs(at[:, None] - at))
     (note,) = (note for note in notes if note.title == "Possible batch effect")
     assert "the nearest sample has the same batch for 100% of the samples (4" in note.text
-    assert "; condition 0%)" in note.text
+    assert "; condition explains 0%)" in note.text
     assert note.remedy == {"batch_key": "batch"}
 
 

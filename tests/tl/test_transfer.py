@@ -167,11 +167,11 @@ def test_too_many_missing_genes_are_an_error_with_examples(halves):
     train, new = halves
     features = gm.get.metric(train).features
     allowed = int(0.2 * len(features))
-    with pytest.warns(UserWarning, match=f"{allowed} of {len(features)} genes"):
+    with pytest.warns(UserWarning, match=f"{allowed} of the {len(features)} genes"):
         transfer(new[:, ~new.var_names.isin(features[:allowed])], train)
     reduced = new[:, ~new.var_names.isin(features[: allowed + 1])]
     with pytest.raises(
-        ValueError, match=rf"{allowed + 1} of {len(features)} genes.*e\.g\. '{features[0]}'.*names like"
+        ValueError, match=rf"{allowed + 1} of the {len(features)} genes.*e\.g\. '{features[0]}'.*names like"
     ):
         transfer(reduced, train)
     with pytest.warns(UserWarning, match="genes"):
@@ -183,7 +183,7 @@ def test_a_gene_that_is_there_twice_is_refused(halves):
     train, new = halves
     feature = gm.get.metric(train).features[0]
     twice = ad.concat([new, new[:, [feature]]], axis=1, merge="first")
-    with pytest.raises(ValueError, match=rf"more than once, e\.g\. '{feature}'.*var_names_make_unique"):
+    with pytest.raises(ValueError, match=rf"more than once \(1, e\.g\. '{feature}'\).*var_names_make_unique"):
         transfer(twice, train)
 
 

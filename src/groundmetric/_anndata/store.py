@@ -57,7 +57,7 @@ class Stored:
         return {
             "format": FORMAT,
             "version": __version__,
-            "params": _storable_parameters(self.params),
+            "params": storable_parameters(self.params),
             "metric": {
                 "components": self.metric.components,
                 "features": np.array(self.features, dtype=object),
@@ -73,7 +73,7 @@ def learner_entry(learner: Any) -> dict[str, Any]:
     params = learner.get_params().items()
     # The path of a checkpoint is meaningless after training.
     entry: dict[str, Any] = {
-        "learner": _storable_parameters({name: value for name, value in params if not name.startswith("checkpoint")})
+        "learner": storable_parameters({name: value for name, value in params if not name.startswith("checkpoint")})
     }
     if hasattr(learner, "history_"):
         entry["history"] = {name: np.asarray(values) for name, values in learner.history_.items()}
@@ -81,7 +81,7 @@ def learner_entry(learner: Any) -> dict[str, Any]:
     return entry
 
 
-def _storable_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
+def storable_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters that a file can hold: without None, and with the `repr` of objects."""
     storable = {}
     for name, value in params.items():

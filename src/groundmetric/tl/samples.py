@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 
 from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
 from .._anndata.source import Source, list_names, pieces, read
-from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry
+from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry, storable_parameters
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
@@ -130,7 +130,7 @@ def samples(
     result.obsm[f"X_{key}_distances"] = distances
     result.obsp[f"{key}_distances"] = distances
     result.uns[key] = {
-        "params": {name: value for name, value in stored.params.items() if value is not None},
+        "params": storable_parameters(stored.params),
         "out_of_bag": f"{key}_in_sample" in result.obsp,
     }
     if landmarks.size < len(units):
