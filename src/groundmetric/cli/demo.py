@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import time
 from collections.abc import Mapping
@@ -59,7 +58,8 @@ def make_demo(
         )
         seconds = time.perf_counter() - started
         get.metric(cells).save(folder / METRIC)
-        title = "A simulated cohort: differences between " + " and ".join(cells.uns["truth"]["conditions"])
+        truth = cells.uns["truth"]
+        title = "A simulated cohort: differences between " + " and ".join(truth["conditions"])
         page = report.write(
             cells, folder / PAGE, title=title, permutations=permutations, n_jobs=n_jobs, verbose=verbose
         )
@@ -68,43 +68,20 @@ def make_demo(
             "command": "demo",
             "seed": seed,
             "seconds": round(seconds, 3),
-            "truth": compare_with_truth(cells, page),
+            "truth": {
+                "genes": list(map(str, truth["programme_genes"])), "cell_type": str(truth["programme_type"]),
+                "condition": str(truth["conditions"][-1]),
+            },
             **{name: page[name] for name in ("summary", "warnings", "omitted", "scores", "permutation_test")},
             "files": [CELLS, METRIC, PAGE, shared.FINDINGS],
-        }
+        }  # fmt: skip
         shared.write_findings(folder, findings)
     return findings
 
 
-def compare_with_truth(cells: Any, page: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the simulated effects and the conclusions of the report, by subject."""
-    from .. import get
-
-    truth = cells.uns["truth"]
-    genes = sorted(map(str, truth["programme_genes"]))
-    top = list(get.importance(cells).index[: len(genes)])
-    strengths = zip(truth["conditions"], truth["condition_strengths"], strict=True)
-    batch = [note for note in page["warnings"] if note["title"] == "Possible batch effect"]
-    return {
-        "Genes": [f"{genes[0]} to {genes[-1]}", f"{len(set(top) & set(genes))} of the top {len(top)} are among them"],
-        "Cell type": [str(truth["programme_type"]), page["summary"].get("Cell types", "not computed")],
-        "Conditions": [
-            ", ".join(f"{name}: fold {math.exp(strength):.1f}" for name, strength in strengths),
-            page["summary"]["Prediction"],
-        ],
-        "Batches": [
-            f"{len(truth['batches'])}, {float(truth['parameters']['confounding']):.0%} confounded with the condition",
-            batch[0]["text"] if batch else "no batch effect is suspected",
-        ],
-    }
-
-
 def summary(findings: Mapping[str, Any]) -> str:
-    """Return the conclusions of the report and the simulated effects."""
-    lines = [shared.wrapped(f"{title}: {text}", 0, 2) for title, text in findings["summary"].items()]
-    lines.append("Simulated effects and conclusions of the report:")
-    lines += [
-        shared.wrapped(f"{name:<12}{simulated}: {reported}", 2, 12)
-        for name, (simulated, reported) in findings["truth"].items()
-    ]
-    return "\n".join(lines)
+    """Return the simulated effect and the conclusions of the report."""
+    truth = findings["truth"]
+    simulated = f"{truth['genes'][0]} to {truth['genes'][-1]} rise in the {truth['cell_type']}s of {truth['condition']}"
+    lines = {"Simulated": simulated, **findings["summary"]}
+    return "\n".join(shared.wrapped(f"{title}: {text}", 0, 2) for title, text in lines.items())

@@ -50,7 +50,6 @@ def add(commands: Any) -> None:
     command.add_argument("--cells", metavar="CELLS.h5ad", help="file that was learned from, if it has moved")
     command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,
                          help="compare with baselines on held-out samples, and test")  # fmt: skip
-    command.add_argument("--figures", metavar="DIR", help="folder for figures as PNG and SVG")
     shared.add_options(command, "replace", help="replace the page of an earlier report")
     shared.add_options(command, "jobs")
 
@@ -70,9 +69,8 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --replace to replace it")
     findings = write_page(
         options.trained, page, Steps(options.jobs, verbose=1, budget=options.budget, started=started),
-        cells=options.cells, title=options.title, figures=options.figures, group_key=options.group,
-        cell_type_key=options.cell_type, gene_sets=options.gene_sets, permutations=options.permutations,
-        evaluation=options.evaluate,
+        cells=options.cells, title=options.title, group_key=options.group, cell_type_key=options.cell_type,
+        gene_sets=options.gene_sets, permutations=options.permutations, evaluation=options.evaluate,
     )  # fmt: skip
     shared.print_findings(findings, summary(findings), as_json=options.json)
     shared.log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")
