@@ -66,7 +66,8 @@ def heatmap(
         raise ValueError(f"order is {order!r}: expected 'classes' or 'clusters'")
     title, items, label = "distance", "distributions", None
     if _read.is_anndata(distances):
-        samples, items = _read.as_samples(distances, key), "samples"
+        samples, items = distances, "samples"
+        _read.check_samples(samples, key)
         matrix, title = _read.distances_of(samples, key)
         columns: Any = y if color is None else color
         label = _read.learned_label(samples, key)
@@ -222,7 +223,7 @@ def confusion(
     Parameters
     ----------
     source : AnnData or array-like of shape (n,)
-        AnnData after `tl.learn` with an ensemble, or its `tl.samples`, with held-out predictions; or true labels.
+        `tl.samples` after an ensemble, with held-out predictions; or true labels.
     predicted : array-like of shape (n,), ensemble or None, default=None
         Predicted labels, matched to true labels by name if both have names (a Series, a dict); or a fitted ensemble or
         predictor, whose held-out predictions are taken: then `source` has the labels that it was fitted to, in the
@@ -273,16 +274,17 @@ def confusion(
 def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any, bool]:
     """Return true and predicted labels, and whether predictions are known to be held out."""
     if _read.is_anndata(source):
-        samples, column = _read.as_samples(source, key), f"{key}_held_out"
-        if column not in samples.obs:
+        _read.check_samples(source, key)
+        column = f"{key}_held_out"
+        if column not in source.obs:
             raise ValueError(
                 f"adata.obs has no {column!r}: only an ensemble makes held-out predictions; learn with one (tl.learn, "
                 "method='ensemble'), or give true and predicted labels"
             )
-        label = _read.learned_label(samples, key)
+        label = _read.learned_label(source, key)
         if label is None:
             raise ValueError(f"uns[{key!r}] does not name the label that was learned: give true and predicted labels")
-        predictions = samples.obs[[label, column]].dropna()
+        predictions = source.obs[[label, column]].dropna()
         return predictions[label], predictions[column], True
     if predicted is None:
         raise ValueError("predicted is missing: give the predicted labels, or the ensemble that predicts them")

@@ -252,8 +252,7 @@ def embedding(
     Parameters
     ----------
     distances : array of shape (n, n) or (n, 2), or AnnData
-        Distances; positions; or AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` with an
-        ensemble.
+        Distances; positions; or AnnData with a row per sample (`tl.samples`).
     y : array-like of shape (n,)
         Labels. A Series or dict is matched by name to the rows of `distances` if that is a data frame.
     color : str, sequence of str or None
@@ -277,7 +276,8 @@ def embedding(
     """
     colors: Any = ""
     if _read.is_anndata(distances):
-        samples = _read.as_samples(distances, key)
+        samples: Any = distances
+        _read.check_samples(samples, key)
         colors = (_read.learned_label(samples, key) if y is None else y) if color is None else color
         name = _read.basis_of(samples, basis, ("X_umap",))
         matrix = _read.distances_of(samples, key)[0] if name is None else None

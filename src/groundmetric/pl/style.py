@@ -50,8 +50,8 @@ _TEXTS = {
     "metric": """metric : GroundMetric, learner or AnnData
     Metric, fitted learner, or AnnData after `tl.learn`.""",
     "distances": """distances : array of shape (n, n) or AnnData
-    Distances; or AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` with an ensemble, whose
-    distances between training samples are out-of-bag.""",
+    Distances; or AnnData with a row per sample (`tl.samples`), whose distances between training samples of an ensemble
+    are out-of-bag.""",
     "labellings": """y : array-like of shape (n,) or dict
     Labels; or a dict of titles and labellings, with a bar for each. A Series, or a dict of names to labels, is
     matched by name to the rows of `distances` if that is a data frame.
