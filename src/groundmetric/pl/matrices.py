@@ -66,7 +66,8 @@ def heatmap(
         raise ValueError(f"order is {order!r}: expected 'classes' or 'clusters'")
     title, items, label = "distance", "distributions", None
     if _read.is_anndata(distances):
-        samples, items = distances, "samples"
+        samples: Any = distances
+        items = "samples"
         _read.check_samples(samples, key)
         matrix, title = _read.distances_of(samples, key)
         columns: Any = y if color is None else color
