@@ -176,7 +176,7 @@ def test_space_goes_with_a_representation_or_with_marked_genes():
     ("options", "message"),
     [
         ({"weight": -0.1}, "weight is -0.1: expected a number of at least 0"),
-        ({"weight": 1.5}, "weight is 1.5: expected a share of at most 1"),
+        ({"weight": 1.5}, "weight is 1.5: expected a number of at least 0 and at most 1"),
         ({"n_neighbors": 0}, "n_neighbors is 0"),
         ({"spatial_key": "X_spatial"}, "spatial_key is 'X_spatial', but obsm has no such entry: there are 'spatial'"),
         ({"use_rep": "X_pca"}, "use_rep is 'X_pca', but obsm has no such entry"),

@@ -207,9 +207,7 @@ def spatial(
     >>> adata.obsm["X_spatial"].shape
     (426, 91)
     """
-    check_number("weight", weight, low=0.0)
-    if weight > 1.0:
-        raise ParameterError("weight", weight, ": expected a share of at most 1")
+    check_number("weight", weight, low=0, high=1)
     if n_neighbors is not None:
         check_number("n_neighbors", n_neighbors, low=1, whole=True)
     samples = samples_of(adata.obs, sample_key)

@@ -118,6 +118,13 @@ def test_a_finished_run_is_replaced_only_if_asked_for(cells, finished, capsys):
     assert "--replace" in capsys.readouterr().err
 
 
+def test_methods_without_distances_are_compared_on_selected_features(cells, tmp_path, capsys):
+    options = [*QUICK, "--methods", "pseudobulk,transport-5-nn", "--genes", "variance"]
+    assert cli.main(["evaluate", str(cells), *options, "-o", str(tmp_path / "a"), "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert {name: row["status"] for name, row in scores.items()} == {"pseudobulk": "ok", "transport-5-nn": "ok"}
+
+
 def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatch, capsys):
     from groundmetric.cli import evaluate as evaluating
 

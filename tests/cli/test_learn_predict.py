@@ -213,7 +213,7 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
     assert cli.main(["predict", str(files / "run"), str(files / "cells.h5ad"), "--json"]) == 0
     printed = capsys.readouterr()
     assert {prediction["predicted"] for prediction in json.loads(printed.out)["predictions"]} == {None}
-    assert "warning: 6 samples have the name of a training sample" in printed.err
+    assert "warning: samples with the name of a training sample: 6" in printed.err
     assert cli.main(["predict", str(files / "run"), str(files / "cells.h5ad")]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[2] == "-"
 

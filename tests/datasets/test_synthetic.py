@@ -74,14 +74,13 @@ def test_the_same_seed_gives_the_same_data_and_another_seed_other_data(make):
 
 def test_every_number_of_the_family_is_a_parameter():
     D, y = make_modes(
-        2, 7.0, class_means=[1.0, 2.0], offsets=[0.0, 5.0, 9.0], points_per_mode=4, spread=0.0, signal_scale=2.0,
-        shared_signal=(-1.0, -2.0), shared_noise=(-3.0, -4.0), random_state=0,
-    )  # fmt: skip
+        2, 7.0, class_means=[1.0, 2.0], offsets=[0.0, 5.0, 9.0], points_per_mode=4, spread=0.0, random_state=0
+    )
     assert D.shape == (6, 3)
     assert y.tolist() == [0, 0, 0, 1, 1, 1]
-    assert_array_equal(by_distribution(D, "centre")[:, :, 0], np.repeat([[22.0], [24.0]], 3, axis=0) * np.ones(4))
-    assert np.all(by_distribution(D, "low") == [-2.0, -21.0, -21.0])
-    assert np.all(by_distribution(D, "high") == [-4.0, -28.0, -28.0])
+    assert_array_equal(by_distribution(D, "centre")[:, :, 0], np.repeat([[13.75], [15.0]], 3, axis=0) * np.ones(4))
+    assert np.all(by_distribution(D, "low") == [0.0, 0.0, 0.0])
+    assert np.all(by_distribution(D, "high") == [50.0, 350.0, 350.0])
     noise = by_distribution(D, "centre")[:, :, 1:] / 7.0
     assert np.all(np.abs(noise.mean(axis=(1, 2)) - [10.0, 15.0, 19.0] * 2) < 2.5)
 

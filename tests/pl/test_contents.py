@@ -191,15 +191,6 @@ def test_importance_has_a_bar_per_top_feature(ax):
     ax.figure.canvas.draw()
 
 
-def test_importance_draws_intervals_of_the_features_shown(ax):
-    metric = gm.GroundMetric(np.sqrt([[0.1, 0.6, 0.3]]))
-    pl.importance(metric, ax=ax, n=2, intervals=([0.0, 0.5, 0.2], [0.2, 0.7, 0.45]))
-    (whiskers,) = ax.collections
-    assert_allclose([segment[:, 0] for segment in whiskers.get_segments()], [[50, 70], [20, 45]])
-    with pytest.raises(ValueError, match=r"intervals have shape \(2, 2\): expected .* \(2, 3\)"):
-        pl.importance(metric, ax=ax, intervals=([0.0, 0.5], [0.2, 0.7]))
-
-
 def test_importance_takes_a_mapping_and_many_bars_make_a_higher_figure():
     ax = pl.importance({f"gene {k}": share for k, share in enumerate(np.linspace(0, 0.02, 100))}, n=60)
     assert len(ax.patches) == 60

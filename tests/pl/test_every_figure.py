@@ -23,7 +23,6 @@ PLOTS = {
     "heatmap": partial(pl.heatmap, DISTANCES, y, names=D.names),
     "embedding": partial(pl.embedding, DISTANCES, y, train=np.arange(6)),
     "importance": partial(pl.importance, FLAT),
-    "importance with intervals": partial(pl.importance, FLAT, intervals=([0.7, 0.1], [0.9, 0.3])),
     "history": partial(pl.history, HISTORY),
     "clustered heatmap": partial(pl.heatmap, DISTANCES, {"class": y, "side": POSITIONS[:, 0] > 0}, order="clusters"),
     "history of an ensemble": partial(pl.history, VIEWS),

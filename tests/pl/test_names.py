@@ -1,4 +1,4 @@
-"""Figures match labels, masks and intervals by name."""
+"""Figures match labels and masks by name."""
 
 import numpy as np
 import pandas as pd
@@ -73,15 +73,3 @@ def test_confusion(predicted):
     if not isinstance(predicted, np.ndarray):
         counts = [text.get_text() for text in gm.pl.confusion(Y.to_dict(), predicted, show=False).texts]
         assert counts == ["4", "0", "0", "4"]
-
-
-def test_intervals_of_importance():
-    shares = {"ISG15": 0.7, "MX1": 0.2, "ACTB": 0.1}
-    low, high = pd.Series({"ACTB": 0.05, "ISG15": 0.6, "MX1": 0.1}), pd.Series({"MX1": 0.3, "ACTB": 0.2, "ISG15": 0.8})
-    plain = [[0.6, 0.1, 0.05], [0.8, 0.3, 0.2]]
-    expected = gm.pl.importance(shares, intervals=plain, show=False).collections[0].get_segments()
-    for intervals in ([low, high], [low.to_dict(), high.to_dict()], pd.DataFrame([low, high])):
-        drawn = gm.pl.importance(shares, intervals=intervals, show=False).collections[0].get_segments()
-        np.testing.assert_allclose(np.array(drawn), np.array(expected))
-    with pytest.raises(ValueError, match="names other than"):
-        gm.pl.importance(shares, intervals=[low.rename({"MX1": "MX2"}), high])

@@ -73,5 +73,4 @@ def written(run_folder):
     genes = "\t".join(metric.features[k] for k in (-metric.importance()).argsort()[:9])
     sets.write_text(f"PROGRAMME <b>SET</b>\tnone\t{genes}\n")
     page = run_folder.parent / "page.html"
-    figures = run_folder.parent / "figures"
-    return page, gm.report.write(run_folder, page, gene_sets=sets, permutations=3, figures=figures)
+    return page, gm.report.write(run_folder, page, gene_sets=sets, permutations=3)

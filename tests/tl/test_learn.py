@@ -97,8 +97,7 @@ def test_intervals_of_importance_contain_it(learned):
     assert table["selected"].iloc[0] > 0.5 > table["selected"].iloc[-1]
     by_gene = learned.var.loc[table.index, ["groundmetric_importance_low", "groundmetric_importance_high"]]
     np.testing.assert_array_equal(by_gene.to_numpy(), table[["low", "high"]].to_numpy())
-    ax = gm.pl.importance(learned, intervals=("groundmetric_importance_low", "groundmetric_importance_high"))
-    assert ax is not None
+    assert len(gm.pl.importance(learned, n=5).collections[0].get_segments()) == 5
 
 
 def test_patients_are_not_divided(cohort):
@@ -147,8 +146,8 @@ def test_an_unknown_method_is_named(cohort):
 def test_an_unknown_option_lists_every_name_once(cohort, method, name):
     with pytest.raises(TypeError, match=name) as caught:
         gm.tl.learn(cohort, "sample", "condition", method=method, **{name: 3})
-    names = re.findall(r"'(\w+)'", str(caught.value).partition("there are")[2])
-    assert len(names) == len(set(names))
+    names = re.findall(r"\w+", str(caught.value).partition("options: ")[2])
+    assert names == sorted(set(names))
     assert {"max_epochs", "order", "n_members" if method == "ensemble" else "n_components"} <= set(names)
     assert ("adata.raw is not read" in str(caught.value)) == (name == "use_raw")
 
@@ -194,7 +193,7 @@ def test_an_ordinary_design_gives_no_warning():
         ({"donor": np.arange(12) // 2}, "give group_key='donor'"),
         ({"batch": [0] * 6 + [1] * 6}, "obs['batch'] is associated with obs['condition']"),
         ({"sizes": [10] * 6 + [30] * 6}, "number of cells per sample is associated with condition"),
-        ({"sizes": [3] * 1 + [30] * 11}, "1 of 12 samples have fewer than 10 cells ('S01' has 3)"),
+        ({"sizes": [3] * 1 + [30] * 11}, "samples with fewer than 10 cells: 1 of 12 ('S01' has 3)"),
         ({"sizes": [3, 30, 3, 30, 3, 30, 30, 3, 30, 3, 30, 3]}, "compared by 3 cells each"),
     ],
 )
@@ -344,7 +343,7 @@ def test_nothing_is_learned_from_samples_without_a_label(cohort):
     wild = cohort.copy()
     wild.X = sparse.csr_matrix(sparse.diags(np.where(hidden, 50.0, 1.0)) @ cohort.X).astype(np.float32)
     for adata in (cohort, wild):
-        with pytest.warns(UserWarning, match=r"2 of 10 samples have no label in obs\['partial'\] \(e\.g\. 'S02'\)"):
+        with pytest.warns(UserWarning, match=r"samples without a label in obs\['partial'\]: 2 of 10 \(e\.g\. 'S02'\)"):
             gm.tl.learn(adata, "sample", "partial", **FAST)
         np.testing.assert_array_equal(gm.get.metric(adata).components, gm.get.metric(labelled).components)
         assert gm.get.metric(adata).features == gm.get.metric(labelled).features
@@ -400,7 +399,7 @@ def test_marks_of_select_genes_are_found_in_a_file(cohort, tmp_path):
         ("varience", r"neither a rule nor a column of var: there are 'variance'"),
         ("highly_variable", r"run sc\.pp\.highly_variable_genes\(adata\) first"),
         ("marker_of", "holds category: expected True and False"),
-        (["PROG01", "PRG02"], r"1 names that are not in var_names, e\.g\. 'PRG02': there are 'PROG02'"),
+        (["PROG01", "PRG02"], r"names that are not in var_names \(1, e\.g\. 'PRG02'\): there are 'PROG02'"),
         (np.ones(3, bool), r"mask of shape \(3,\): expected an entry for each of 150"),
         (np.zeros(150, bool), "selects no gene"),
     ],
@@ -415,7 +414,7 @@ def test_values_that_are_not_finite_are_named(cohort, value):
     cohort.X = cohort.X.toarray()
     cohort.X[7, 30] = value
     gene = cohort.var_names[30]
-    with pytest.raises(ValueError, match=f"values are NaN or infinite in 1 of 150 genes, e.g. '{gene}'"):
+    with pytest.raises(ValueError, match=f"values are NaN or infinite in 1 of 150 features, e.g. '{gene}'"):
         learn(cohort, n_cells=None)
     with pytest.raises(ValueError, match=f"points contain NaN or infinity.*feature '{gene}'"):
         learn(cohort, n_cells=None, genes="all")
@@ -455,7 +454,7 @@ def test_genes_of_the_same_name_are_refused_where_they_are_selected(cohort):
 def test_unknown_keywords_are_named(cohort):
     with pytest.raises(TypeError, match=r"no option 'strenght'"):
         learn(cohort, strenght=1.0)
-    with pytest.raises(TypeError, match=r"no option 'n_member': there are 'n_members'"):
+    with pytest.raises(TypeError, match=r"no option 'n_member': did you mean 'n_members'\?"):
         learn(cohort, n_member=1)
 
 

@@ -180,7 +180,7 @@ class Annotations:
         unlabelled = names[~np.isin(names, labels.index)]
         if unlabelled.size:
             warnings.warn(
-                f"{unlabelled.size} of {names.size} samples have no label in obs[{key!r}] (e.g. {unlabelled[0]!r}): "
+                f"samples without a label in obs[{key!r}]: {unlabelled.size} of {names.size} (e.g. {unlabelled[0]!r}); "
                 "they are not used for training, but their cells are projected",
                 UserWarning,
                 stacklevel=3,
@@ -299,6 +299,12 @@ def _by_number(label: str) -> tuple[float, int, str]:
     number = re.search(r"\d+(?:\.\d+)?", label)
     sign = label.strip()[:1]
     return float(number[0]) if number else float("inf"), (sign in ">≥") - (sign in "<≤"), label
+
+
+def cell_types_of(obs: pd.DataFrame, cell_type_key: str) -> np.ndarray:
+    """Return the type of each cell as text, "unknown" if it is missing."""
+    column = find_column(obs, cell_type_key, "cell_type_key")
+    return column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
 
 
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
@@ -443,7 +449,7 @@ class Features:
         if unknown:
             similar = list_names(unknown[0], self.names[:10_000]).split(", ")[:5]
             raise ValueError(
-                f"genes holds {len(unknown)} names that are not in var_names, e.g. {unknown[0]!r}: "
+                f"genes holds names that are not in var_names ({len(unknown)}, e.g. {unknown[0]!r}): "
                 f"{', '.join(similar)}, …"
             )
         return self.names.isin(values)
@@ -504,6 +510,6 @@ def _check_finite(variance: np.ndarray, names: pd.Index) -> None:
     bad = np.flatnonzero(~np.isfinite(variance))
     if bad.size:
         raise ValueError(
-            f"values are NaN or infinite in {bad.size} of {len(names)} genes, e.g. {names[bad[0]]!r}: fill them, or "
-            "drop the genes"
+            f"values are NaN or infinite in {bad.size} of {len(names)} features, e.g. {names[bad[0]]!r}: fill them, or "
+            "drop the features"
         )

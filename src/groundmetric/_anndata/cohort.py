@@ -13,7 +13,7 @@ import pandas as pd
 from .._internal.validation import ParameterError, need
 from ..distributions import Distributions
 from ..modalities import CELL
-from .annotations import Annotations, Features, check_classes, check_draw, default_rule, draw, find_column, samples_of
+from .annotations import Annotations, Features, cell_types_of, check_classes, check_draw, default_rule, draw, samples_of
 from .source import Source, list_names, moments, read, warn_of_counts
 
 CELL_TYPE = "cell_type"
@@ -59,9 +59,9 @@ def read_cohort(
             check_classes(labels, label_key, ": an evaluation needs classes; bin the numbers, e.g. with pandas.cut")
         labelled, large = np.isin(samples.names, labels.index), samples.sizes >= min_cells
         if not labelled.all():
-            notes.append(f"{(~labelled).sum()} of {len(samples)} samples have no label in {label_key!r}: excluded")
+            notes.append(f"samples without a label in {label_key!r}: {(~labelled).sum()} of {len(samples)}, excluded")
         if not large[labelled].all():
-            notes.append(f"{(~large & labelled).sum()} samples have fewer than {min_cells} cells: excluded")
+            notes.append(f"samples with fewer than {min_cells} cells: {(~large & labelled).sum()}, excluded")
         usable = samples.names[labelled & large]
         classes = labels.reindex(usable).unique()
         if classes.size < 2:
@@ -75,8 +75,7 @@ def read_cohort(
         rows = rows[samples.contains(usable, rows)]
         types = {}
         if cell_type_key is not None or CELL_TYPE in source.obs.columns:
-            column = find_column(source.obs, cell_type_key or CELL_TYPE, "cell_type_key").iloc[rows]
-            types[CELL_TYPE] = column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
+            types[CELL_TYPE] = cell_types_of(source.obs, cell_type_key or CELL_TYPE)[rows]
         features = Features.read(source, layer, use_rep, genes)
         rule, columns = genes, None
         if use_rep is not None:

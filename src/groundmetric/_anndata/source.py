@@ -389,7 +389,7 @@ def moments(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None) ->
 def warn_of_counts(raw: bool, layer: str | None, stacklevel: int) -> None:
     """Warn about raw counts, in which sequencing depth dominates the differences between cells."""
     if raw:
-        where, name = ("adata.X", "log1p") if layer is None else (f"adata.layers[{layer!r}]", f"{layer}_log1p")
+        where, name = ("adata.X", "log1p") if layer in (None, "X") else (f"adata.layers[{layer!r}]", f"{layer}_log1p")
         warnings.warn(
             f"{where} holds whole numbers, which look like raw counts; compute logarithms and use layer={name!r}:\n"
             f'    adata.layers["{name}"] = {where}.copy()\n'

@@ -20,8 +20,9 @@ import pandas as pd
 from .. import __version__
 from ..distributions import Distributions
 from ..ensemble.members import importance_interval
-from ..estimators import GroundMetricEnsemble, TransportClassifier, TransportRegressor
+from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
 from ..estimators.predictor import load_predictor, unpack_predictor
+from ..learning.training import read_parameters
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, list_names
@@ -56,7 +57,7 @@ class Stored:
         return {
             "format": FORMAT,
             "version": __version__,
-            "params": _storable_parameters(self.params),
+            "params": storable_parameters(self.params),
             "metric": {
                 "components": self.metric.components,
                 "features": np.array(self.features, dtype=object),
@@ -72,7 +73,7 @@ def learner_entry(learner: Any) -> dict[str, Any]:
     params = learner.get_params().items()
     # The path of a checkpoint is meaningless after training.
     entry: dict[str, Any] = {
-        "learner": _storable_parameters({name: value for name, value in params if not name.startswith("checkpoint")})
+        "learner": storable_parameters({name: value for name, value in params if not name.startswith("checkpoint")})
     }
     if hasattr(learner, "history_"):
         entry["history"] = {name: np.asarray(values) for name, values in learner.history_.items()}
@@ -80,7 +81,7 @@ def learner_entry(learner: Any) -> dict[str, Any]:
     return entry
 
 
-def _storable_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
+def storable_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters that a file can hold: without None, and with the `repr` of objects."""
     storable = {}
     for name, value in params.items():
@@ -91,6 +92,25 @@ def _storable_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             storable[name] = repr(value)
     return storable
+
+
+def plain_parameters(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored parameters as numbers, text and tuples of names."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value if value.dtype.kind in "biuf" else tuple(map(str, value))
+        return value.item() if isinstance(value, np.generic) else value
+
+    return {name: plain(value) for name, value in entry.items()}
+
+
+def stored_learner(entry: Mapping[str, Any], **changes: Any) -> GroundMetricEnsemble | GroundMetricLearner:
+    """Return an unfitted learner with the parameters in an entry of `uns`, except for `changes`."""
+    kind = GroundMetricEnsemble if "ensemble" in entry else GroundMetricLearner
+    params = read_parameters(plain_parameters(entry["learner"]))
+    names = kind().get_params()  # files of other versions may have more parameters
+    return kind(**{**{name: params[name] for name in names if name in params}, "verbose": 0, "n_jobs": None, **changes})
 
 
 @dataclass(frozen=True)
@@ -231,7 +251,7 @@ def read_entry(entry: Any, key: str, where: str) -> Stored:
         saved["components"], [str(name) for name in saved["features"]], variances=saved.get("variances")
     )
     names, labels = entry["labels"]["samples"], _read_labels(entry["labels"]["labels"])
-    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in entry["params"].items()}
+    params = plain_parameters(entry["params"])
     return Stored(key, metric, np.asarray(saved["means"]), params, pd.Series(labels, [str(name) for name in names]))
 
 

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, and files of arrays with checksums.
+"""Atomic writes of files, and files of arrays with checksums.
 
 A file is written to a hidden temporary file in the folder of its destination and renamed when it is complete: a path
 holds either the old or the new content. A symbolic link at the destination is replaced, not followed. A file of another
@@ -17,7 +17,7 @@ import secrets
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -73,10 +73,10 @@ def replacing(path: str | os.PathLike[str], *, keep: Path | None = None) -> Iter
 
 def temporary_name(path: Path) -> Path:
     """Return a random hidden name in the folder of `path`, short enough for any file system."""
-    return path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.part")
+    return path.with_name(f"{temporary_prefix(path)}{secrets.token_hex(8)}.part")
 
 
-def _prefix(path: Path) -> str:
+def temporary_prefix(path: Path) -> str:
     return f".{path.name.encode()[:180].decode(errors='ignore')}."
 
 
@@ -85,7 +85,7 @@ def remove_leftovers(path: Path) -> None:
     for folder in (path.parent, path):
         with contextlib.suppress(OSError):
             for entry in list(os.scandir(folder)):
-                is_temporary = entry.name.startswith(_prefix(path)) and entry.name.endswith(".part")
+                is_temporary = entry.name.startswith(temporary_prefix(path)) and entry.name.endswith(".part")
                 if is_temporary and time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED:
                     is_folder = entry.is_dir(follow_symlinks=False)
                     shutil.rmtree(entry.path, ignore_errors=True) if is_folder else os.unlink(entry.path)
@@ -113,94 +113,6 @@ def refuse_foreign(path: str | os.PathLike[str], beginning: bytes, kind: str) ->
     n_different = sum(a != b for a, b in zip(content, beginning, strict=False))
     if n_different > min(2, len(content) // 8) and any(content):
         raise Foreign(f"{str(path)!r} exists and is not a {kind}: it would be lost; give another path, or move it")
-
-
-# Function that returns the names of the files of an earlier run in a folder, or None for another folder.
-Earlier = Callable[[Path], Sequence[str] | None]
-
-
-@contextlib.contextmanager
-def new_folder(
-    output: str | os.PathLike[str],
-    *,
-    earlier: Earlier,
-    last: str,
-    replace: bool,
-    inputs: Iterable[str | os.PathLike[str]] = (),
-    beside: Sequence[str] = (),
-) -> Iterator[Path]:
-    """Create a temporary folder whose files are moved to the folder `output` at the end.
-
-    An existing folder is kept (it may be mounted, or the current folder of a shell), and files are moved into it. If
-    moving fails, or the disk is full, the results stay in a folder that the error names; after other errors they are
-    removed. Files of an earlier run are replaced with ``replace=True``. The file `last` is moved last and marks a
-    finished run. `inputs` must not be in the folder, and files with the names `beside` may be in it: the state of an
-    interrupted run.
-    """
-    folder = Path(os.path.realpath(output))
-    for path in inputs:
-        if Path(os.path.realpath(path)).is_relative_to(folder) and os.path.lexists(path):
-            raise ValueError(
-                f"output {os.fspath(output)!r} is where {os.fspath(path)!r} is, which is read: give another folder"
-            )
-    check_free(folder, output, earlier, replace, beside)
-    remove_leftovers(folder)
-    # Inside an existing folder: moving stays on one file system even if the folder is mounted.
-    work = folder / temporary_name(folder).name if folder.is_dir() else temporary_name(folder)
-    work.mkdir(parents=True)
-    complete = False
-    try:
-        yield work
-        complete = True
-        check_free(folder, output, earlier, replace, beside)  # another process may have written there meanwhile
-        _move_into(work, folder, (earlier(folder) or ()) if folder.exists() else (), last)
-    except Exception as error:
-        # Complete results are never lost; on a full disk, complete files are kept.
-        if (complete or isinstance(error, OSError)) and any(work.iterdir()):
-            rescue = work.with_name(f"{folder.name}.kept-{work.name[-21:-5]}")
-            os.rename(work, rescue)
-            raise OSError(f"output {os.fspath(output)!r}: {error}. Its files are in {str(rescue)!r}") from error
-        raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def check_free(
-    folder: Path, output: str | os.PathLike[str], earlier: Earlier, replace: bool, beside: Sequence[str] = ()
-) -> None:
-    """Raise unless the folder is absent, empty except for `beside`, or an earlier run that may be replaced."""
-    if not folder.exists():
-        return
-    from .validation import ParameterError  # imports numpy, which `groundmetric --help` does not need
-
-    name = os.fspath(output)
-    if not folder.is_dir():
-        raise ParameterError("output", name, ", which is a file: give a folder")
-    temporary = _prefix(folder)
-    if not {entry for entry in os.listdir(folder) if not entry.startswith(temporary)} - set(beside):
-        return
-    if earlier(folder) is None:
-        raise ParameterError("output", name, ", which exists and is not an earlier run: give another folder")
-    if not replace:
-        raise ParameterError("output", name, ", which exists: give another folder", {"replace": True})
-
-
-def _move_into(new: Path, folder: Path, old: Sequence[str], last: str) -> None:
-    """Move the content of `new` into the folder in place of the files `old`, the file `last` at the end."""
-    if not folder.exists():
-        os.replace(new, folder)  # fails if another process was faster
-        return
-    names = sorted(os.listdir(new), key=lambda name: (name == last, name))
-    foreign = [name for name in names if name not in old and os.path.lexists(folder / name)]
-    if foreign:
-        raise FileExistsError(f"{str(folder / foreign[0])!r} exists and was not written by an earlier run")
-    for name in [*(name for name in old if name not in names), *names]:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        if name in names:
-            os.replace(new / name, folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
 
 
 def beginning_of(kind: str) -> bytes:

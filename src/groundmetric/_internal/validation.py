@@ -52,30 +52,16 @@ class ParameterError(ValueError):
     >>> error = ParameterError("label_key", "age", ", which holds numbers", {"target": "ordered"})
     >>> str(error)
     "label_key is 'age', which holds numbers: give target='ordered'"
-    >>> error.naming({"label_key": "--label", "target": "--target"})
-    "--label is 'age', which holds numbers: give --target ordered"
     """
 
     def __init__(self, parameter: str, value: Any, problem: str, remedy: Mapping[str, Any] | None = None) -> None:
         super().__init__(parameter, value, problem, remedy)  # the arguments of a pickled error
         self.parameter, self.value, self.problem, self.remedy = parameter, value, problem, dict(remedy or {})
 
-    def naming(self, options: Mapping[str, str]) -> str:
-        """Return the message with other names of parameters, such as options of a command line."""
-        settings = []
-        for name, value in self.remedy.items():
-            if name not in options:
-                settings.append(f"{name}={value!r}")
-            elif value is True:  # a flag
-                settings.append(options[name])
-            else:
-                settings.append(f"{options[name]} {','.join(value) if isinstance(value, list) else value}")
-        start = ", or give" if ":" in self.problem else ": give"  # the problem may end with another remedy
-        advice = f"{start} {', '.join(settings)}" if settings else ""
-        return f"{options.get(self.parameter, self.parameter)} is {self.value!r}{self.problem}{advice}"
-
     def __str__(self) -> str:
-        return self.naming({})
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.remedy.items())
+        start = ", or give" if ":" in self.problem else ": give"  # the problem may end with another remedy
+        return f"{self.parameter} is {self.value!r}{self.problem}{f'{start} {settings}' if settings else ''}"
 
 
 class AlignmentError(ValueError):
@@ -202,25 +188,14 @@ def missing_values(array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NameIndex:
-    """Names of items in order, to which values with names are aligned.
+    """Names of items in order, to which values with names are aligned."""
 
-    Attributes
-    ----------
-    names : sequence or None
-        One name per item; None: items without names, values are taken by position.
-    numberings : sequence of arrays or None
-        Rows of the items in the cohorts from which they were sliced: an index of these rows means position.
-        None: the caller may have sliced the items, so any whole numbers that are not names mean position.
-    items : str
-        Noun for the items in errors.
-    n : int
-        Number of items without names.
-    """
-
-    names: Sequence[Hashable] | None
+    names: Sequence[Hashable] | None  # None: items without names, values are taken by position
+    # Rows of the items in the cohorts from which they were sliced: an index of these rows means position. None: the
+    # caller may have sliced the items, so any whole numbers that are not names mean position.
     numberings: Sequence[np.ndarray] | None = ()
-    items: str = "distributions"
-    n: int = 0
+    items: str = "distributions"  # noun for the items in errors
+    n: int = 0  # number of items without names
 
     @classmethod
     def of(cls, *values: Any, items: str = "distributions") -> NameIndex:
@@ -483,7 +458,9 @@ def check_features(features: Sequence[str] | None, n_features: int) -> list[str]
         raise ValueError(f"{len(features)} feature names for {n_features} features: one is needed per column")
     if len(set(features)) < n_features:
         repeated = [name for name, count in Counter(features).items() if count > 1]
-        raise ValueError(f"{len(repeated)} feature names occur more than once, e.g. {repeated[0]!r}: make them unique")
+        raise ValueError(
+            f"feature names occur more than once ({len(repeated)}, e.g. {repeated[0]!r}): make them unique"
+        )
     return features
 
 

@@ -6,29 +6,12 @@ import argparse
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import (
-    add_cell_type,
-    add_cells,
-    add_command,
-    add_jobs,
-    add_permutations,
-    add_replace,
-    add_seed,
-    add_values,
-    aligned,
-    check_free,
-    count,
-    label_counts,
-    log,
-    new_folder,
-    print_findings,
-    write_findings,
-)
+from . import options as shared
 
 # Modules that are heavy are imported by the functions that need them: `--help` does not.
 if TYPE_CHECKING:
@@ -56,50 +39,50 @@ LEARNED = ("groundmetric", "ggml")
 ALL = (*LEARNED, *BASELINES)
 # Classes have equal weight in the score and in the votes.
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
+MAX_POINTS = 2000  # cells of either side of a split that are voted on at cell level
 
 
 def add(commands: Any) -> None:
-    command = add_command(
+    command = shared.add_command(
         commands, run, "evaluate", "compare the learned metric with other methods on held-out samples of an .h5ad file",
         "groundmetric evaluate cells.h5ad --sample sample --label disease --group patient -o comparison --jobs -1",
         interrupted="finished fits are saved, and --resume continues from them",
     )  # fmt: skip
-    add_cells(command)
+    shared.add_options(command, "cells", "sample", "label", "group")
+    shared.add_options(command, "output", required=True)
     command.add_argument("--methods", metavar="A,B,…", help=METHODS)
     command.add_argument("--cv", choices=CV, default="shuffle-split",
                          help="random splits, a fifth tested; folds, every sample tested once; or every --group tested "
                          "once (%(default)s)")  # fmt: skip
-    command.add_argument("--n-splits", metavar="N", type=count, help="splits (10) or folds (5)")
-    add_values(command, "variance; this and N choose from the training samples of each split")
-    command.add_argument("--min-cells", metavar="N", type=count, default=1,
+    command.add_argument("--n-splits", metavar="N", type=shared.count, help="splits (10) or folds (5)")
+    shared.add_values(command, "variance; this and N choose from the training samples of each split")
+    command.add_argument("--min-cells", metavar="N", type=shared.count, default=1,
                          help="leave out samples with fewer (%(default)s)")  # fmt: skip
-    add_cell_type(command)
-    add_permutations(command, PERMUTATIONS)
+    shared.add_options(command, "cell_type")
+    shared.add_options(command, "permutations", help=PERMUTATIONS)
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
-    add_seed(command, "of the draw, the splits and the methods")
-    add_jobs(command)
-    add_replace(command)
+    shared.add_options(command, "seed", help="seed of the draw, the splits and the methods (0)")
+    shared.add_options(command, "jobs", "replace")
 
 
 def run(options: argparse.Namespace) -> None:
     from .._internal.cache import cache_files, remove_cache  # heavy, and not needed for --help
 
     fits = _unfinished(options.output)
-    check_free(options.output, replace=options.replace, beside=cache_files(fits))
+    shared.check_free(options.output, replace=options.replace, beside=cache_files(fits))
     if fits.exists() and not options.resume:
         if not options.replace:
             raise ValueError(
                 f"{str(fits)!r} holds an unfinished run: give --resume to continue it, or --replace to start again"
             )
         remove_cache(fits)
-    with new_folder(
-        options.output, replace=options.replace, inputs=[options.cells], beside=cache_files(fits)
-    ) as folder:
+    beside = cache_files(fits)
+    with shared.new_folder(options.output, replace=options.replace, inputs=[options.cells], beside=beside) as folder:
         findings = _evaluate(options, folder, fits)
-        write_findings(folder, findings)
+        shared.write_findings(folder, findings)
     remove_cache(fits)
-    print_findings(findings, summary(findings), as_json=options.json)
-    log(f"wrote {', '.join(findings['files'])} to {options.output}")
+    shared.print_findings(findings, summary(findings), as_json=options.json)
+    shared.log(f"wrote {', '.join(findings['files'])} to {options.output}")
 
 
 def _unfinished(output: str) -> Path:
@@ -110,47 +93,61 @@ def _unfinished(output: str) -> Path:
 
 
 def _evaluate(options: argparse.Namespace, folder: Path, fits: Path) -> dict[str, Any]:
+    """Compare methods on a cohort, and write results.md, .csv and .json and figures into the folder.
+
+    `fits` is the file of finished fits.
+    """
     from .. import __version__
     from .._anndata.cohort import read_cohort
+    from ..evaluation import Voting, compare
 
-    methods = ALL if options.methods in (None, "all") else options.methods.split(",")
+    names = ALL if options.methods in (None, "all") else options.methods.split(",")
     if options.cv == "leave-one-group-out" and options.group is None:
         raise ValueError("--cv leave-one-group-out needs --group, the column of obs that holds the groups")
     n_splits = options.n_splits or (5 if options.cv == "k-fold" else 10)
-    log(f"reading {options.cells}")
+    shared.log(f"reading {options.cells}")
     cohort = read_cohort(
         options.cells, options.sample, options.label, group_key=options.group, layer=options.layer,
         use_rep=options.rep, genes=options.genes, n_cells=options.cells_per_sample, min_cells=options.min_cells,
         cell_type_key=options.cell_type, random_state=options.seed,
     )  # fmt: skip
-    # Unknown methods and impossible splits are named before the long work.
-    make_methods(methods, cohort, options.seed)
-    Splitter(options.cv, n_splits, cohort.groups, options.seed)(cohort.y)
-    findings = evaluate(
-        cohort, folder, methods=methods, cv=options.cv, n_splits=n_splits, n_permutations=options.permutations,
-        n_jobs=options.jobs, resume=fits, seed=options.seed, verbose=1, log=log,
+    methods = make_methods(names, cohort, options.seed)
+    split = partial(_split, cv=options.cv, n_splits=n_splits, groups=cohort.groups, seed=options.seed)
+    splits = split(cohort.y)
+    shared.log(f"comparing {len(methods)} methods on {len(splits)} splits of {len(cohort.D)} samples")
+    comparison = compare(
+        methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
+        voting=Voting(class_weight=CLASS_WEIGHT, max_points=MAX_POINTS), clustering=True, n_jobs=options.jobs,
+        resume=fits, verbose=1,
     )  # fmt: skip
+    comparison.notes += [*cohort.notes, *_notes(cohort)]
+    verdict = _verdict(comparison)
+    if verdict is not None:
+        comparison.notes.insert(0, verdict)
+    if "groundmetric" in methods:
+        comparison.notes.append("groundmetric is the TransportClassifier that learn fits and predict uses")
+    test = None
+    if options.permutations:
+        shared.log(f"permuting labels {options.permutations} times")
+        test_cv = {"leave-one-group-out": splits, "k-fold": n_splits, "shuffle-split": split}[options.cv]
+        test = _against_chance(
+            methods[names[0]], cohort, test_cv, n_permutations=options.permutations, n_jobs=options.jobs,
+            random_state=options.seed, verbose=1,
+        )  # fmt: skip
+    shared.log("drawing")
+    pictures = draw(comparison, methods, cohort, folder)
+    findings = _write(comparison, test, cohort, pictures, folder)
     return {"groundmetric": __version__, "command": "evaluate", "cells": str(options.cells), **findings}
 
 
-@dataclass(frozen=True)
-class Splitter:
-    """Splits of the samples from their labels: "shuffle-split", "k-fold" or "leave-one-group-out"."""
+def _split(y: np.ndarray, *, cv: str, n_splits: int, groups: list[Hashable] | None, seed: int) -> list[Split]:
+    from ..evaluation import folds, leave_one_group_out, shuffled
 
-    cv: str
-    n_splits: int
-    groups: list[Hashable] | None
-    seed: int
-
-    def __call__(self, y: np.ndarray) -> list[Split]:
-        from ..evaluation import folds, leave_one_group_out, shuffled
-
-        if self.cv == "leave-one-group-out":
-            if self.groups is None:
-                raise ValueError("cv is 'leave-one-group-out', but groups are missing: give the column of groups")
-            return leave_one_group_out(self.groups)
-        make = folds if self.cv == "k-fold" else shuffled
-        return make(y, groups=self.groups, n_splits=self.n_splits, random_state=self.seed)
+    if cv == "leave-one-group-out":
+        assert groups is not None
+        return leave_one_group_out(groups)
+    make = folds if cv == "k-fold" else shuffled
+    return make(y, groups=groups, n_splits=n_splits, random_state=seed)
 
 
 def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str, Any]:
@@ -179,72 +176,6 @@ def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str,
     return chosen if cohort.rule is None else {name: SelectedFeatures(m, cohort.rule) for name, m in chosen.items()}
 
 
-def evaluate(
-    cohort: Labelled,
-    folder: Path,
-    *,
-    methods: Sequence[str] = ALL,
-    cv: str = "shuffle-split",
-    n_splits: int = 10,
-    n_permutations: int = 0,
-    n_jobs: int | None = None,
-    max_points: int | None = 2000,
-    resume: Path | None = None,
-    seed: int = 0,
-    verbose: int = 0,
-    log: Callable[[str], None] = lambda line: None,
-) -> dict[str, Any]:
-    """Compare methods on a cohort, and write results.md, .csv and .json and figures into the folder.
-
-    Parameters
-    ----------
-    cohort : Labelled
-        Samples with labels, groups or None, a rule for features or None (all), notes.
-    folder : path
-        Where files are written.
-    methods : sequence of str
-        Names; the first is compared with all others.
-    cv, n_splits : str and int
-        How samples are divided, see `Splitter`.
-    n_permutations : int
-        Permutations of labels, to test the first method against chance; each costs a whole evaluation of it.
-    n_jobs : int or None
-        As in `evaluation.compare`.
-    max_points : int or None
-        Cells of either side of a split that are voted on at cell level.
-    resume : path or None
-        File of the fits that are done.
-    """
-    from ..evaluation import Voting, compare
-
-    splitter = Splitter(cv, n_splits, cohort.groups, seed)
-    splits = splitter(cohort.y)
-    chosen = make_methods(methods, cohort, seed)
-    log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
-    comparison = compare(
-        chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
-        voting=Voting(class_weight=CLASS_WEIGHT, max_points=max_points), clustering=True,
-        n_jobs=n_jobs, resume=resume, verbose=verbose,
-    )  # fmt: skip
-    comparison.notes += [*cohort.notes, *_notes(cohort, max_points)]
-    verdict = _verdict(comparison)
-    if verdict is not None:
-        comparison.notes.insert(0, verdict)
-    if "groundmetric" in methods:
-        comparison.notes.append("groundmetric is the TransportClassifier that learn fits and predict uses")
-    test = None
-    if n_permutations:
-        log(f"permuting labels {n_permutations} times")
-        test_cv = {"leave-one-group-out": splits, "k-fold": n_splits, "shuffle-split": splitter}[cv]
-        test = _against_chance(
-            chosen[methods[0]], cohort, test_cv, n_permutations=n_permutations, n_jobs=n_jobs, random_state=seed,
-            verbose=verbose,
-        )  # fmt: skip
-    log("drawing")
-    pictures = draw(comparison, chosen, cohort, folder)
-    return _write(comparison, test, cohort, pictures, folder)
-
-
 def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> PermutationTest:
     """Test the score of a method against permuted labels.
 
@@ -260,15 +191,8 @@ def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> P
         D = with_features(D, SelectedFeatures(inner, method.rule).choose(D))
     if isinstance(inner, TransportClassifier):
         return permutation_test(inner, D, cohort.y, groups=cohort.groups, **options)
-    return permutation_test(
-        method,
-        D,
-        cohort.y,
-        cv=cv,
-        groups=cohort.groups,
-        voting=Voting(class_weight=CLASS_WEIGHT),
-        **options,
-    )
+    voting = Voting(class_weight=CLASS_WEIGHT)
+    return permutation_test(method, D, cohort.y, cv=cv, groups=cohort.groups, voting=voting, **options)
 
 
 def _verdict(comparison: Comparison) -> str | None:
@@ -277,13 +201,11 @@ def _verdict(comparison: Comparison) -> str | None:
     return comparison.verdict(learned, names, SCORE) if learned in LEARNED and names else None
 
 
-def _notes(cohort: Labelled, max_points: int | None) -> list[str]:
-    notes = []
+def _notes(cohort: Labelled) -> list[str]:
+    notes = [f"at cell level, at most {MAX_POINTS:,} cells of either side of a split vote or are voted on"]
     if cohort.rule is not None:
         rule = "with variance above the average" if cohort.rule == "variance" else f"the {cohort.rule} most variable"
         notes.append(f"features are chosen anew from the training samples of every split: {rule}")
-    if max_points is not None:
-        notes.append(f"at cell level, at most {max_points:,} cells of either side of a split vote or are voted on")
     return notes
 
 
@@ -341,7 +263,7 @@ def _write(
     from .._internal.tables import without_nan
 
     labels = dict(Counter(map(str, cohort.y.tolist())))
-    text = [f"# {len(cohort.D)} samples: {label_counts(labels)}"]
+    text = [f"# {len(cohort.D)} samples: {shared.label_counts(labels)}"]
     if test is not None:
         text.append(
             f"{comparison.methods[0]}, against chance: {test.score.replace('_', ' ')} {test.statistic:.2f}, "
@@ -401,7 +323,7 @@ def summary(findings: dict[str, Any]) -> str:
     first = next(iter(findings["scores"]))
     scored = f"\n{first} is {findings['estimators'][first]}; the others are in results.md"
     verdict = "" if findings["best_baseline"] is None else f"\n{findings['best_baseline']}"
-    return aligned(rows) + verdict + more + scored
+    return shared.aligned(rows) + verdict + more + scored
 
 
 def _number(value: float | None, form: str = ".2f") -> str:

@@ -10,25 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._internal.tables import without_nan
-from .options import (
-    add_cell_type,
-    add_cells,
-    add_command,
-    add_jobs,
-    add_replace,
-    add_seed,
-    add_values,
-    count,
-    label_counts,
-    labels,
-    log,
-    new_folder,
-    number,
-    plain,
-    print_findings,
-    write_findings,
-    write_frame,
-)
+from . import options as shared
 
 TOP = 10
 # Names of held-out scores.
@@ -39,42 +21,45 @@ SCORES = {
 
 
 def add(commands: Any) -> None:
-    command = add_command(
+    command = shared.add_command(
         commands, run, "learn", "learn a metric under which samples of one label are close, from an .h5ad file",
         "groundmetric learn cells.h5ad --sample sample --label disease --group patient -o run",
     )  # fmt: skip
-    add_cells(command)
+    shared.add_options(command, "cells", "sample", "label", "group")
+    shared.add_options(command, "output", required=True)
     command.add_argument("--target", choices=("classes", "ordered"),
                          help="ordered: labels are numbers or ordered categories (classes)")  # fmt: skip
-    command.add_argument("--order", metavar="A,B,…", type=labels,
+    command.add_argument("--order", metavar="A,B,…", type=shared.labels,
                          help="text labels from low to high, e.g. mild,moderate,severe; implies ordered")  # fmt: skip
     command.add_argument("--method", choices=("ensemble", "ggml"), default="ensemble",
                          help="ensemble: members trained on parts of the patients, with held-out predictions; ggml: "
                          "the published method, one metric from all samples (ensemble)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch; labels are compared within it")
-    add_values(command, "those selected by pp.select_genes; else variance for genes on a log scale, all otherwise")
+    rule = "those selected by pp.select_genes; else variance for genes on a log scale, all otherwise"
+    shared.add_values(command, rule)
     command.add_argument("--resample", action="store_true", help="ggml: subsample the cells anew in every epoch")
-    add_cell_type(command)
-    command.add_argument("--components", metavar="N", type=count,
+    shared.add_options(command, "cell_type")
+    command.add_argument("--components", metavar="N", type=shared.count,
                          help="ggml: dimensions of the learned space (5)")  # fmt: skip
-    command.add_argument("--strength", metavar="X", type=number, help="ggml: strength of the penalty (0.1)")
-    command.add_argument("--epochs", metavar="N", type=count,
+    command.add_argument("--strength", metavar="X", type=shared.number, help="ggml: strength of the penalty (0.1)")
+    command.add_argument("--epochs", metavar="N", type=shared.count,
                          help="maximum number of epochs (ensemble members 10, ggml 50)")  # fmt: skip
     command.add_argument("--checkpoint", metavar="FILE",
                          help="ggml: file for the state of training, from which an interrupted run continues; Ctrl-C "
                          "then ends training after the current step, a second one at once")  # fmt: skip
-    add_seed(command, "subsampling and training")
-    add_jobs(command)
-    add_replace(command)
+    shared.add_options(command, "seed", help="seed of subsampling and training (0)")
+    shared.add_options(command, "jobs", "replace")
 
 
 def run(options: argparse.Namespace) -> None:
     checkpoints = _check_checkpoint(options.checkpoint, options.output)
-    with new_folder(options.output, replace=options.replace, inputs=[options.cells], beside=checkpoints) as folder:
+    with shared.new_folder(
+        options.output, replace=options.replace, inputs=[options.cells], beside=checkpoints
+    ) as folder:
         findings = _learn(options, folder)
-        write_findings(folder, findings)
-    print_findings(findings, summary(findings), as_json=options.json)
-    log(f"wrote {', '.join(findings['files'])} to {options.output}")
+        shared.write_findings(folder, findings)
+    shared.print_findings(findings, summary(findings), as_json=options.json)
+    shared.log(f"wrote {', '.join(findings['files'])} to {options.output}")
     if findings["interrupted"]:
         advice = "" if options.checkpoint is None else "; the same command with --replace continues from there"
         raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{advice}")
@@ -99,7 +84,7 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if options.cell_type is not None:  # an error before the long work
         with Source(options.cells) as source:
             find_column(source.obs, options.cell_type, "cell_type_key")
-    log(f"reading {options.cells}, learning")
+    shared.log(f"reading {options.cells}, learning")
     started = time.perf_counter()
     parameters = {
         "n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
@@ -115,23 +100,23 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     learned = time.perf_counter() - started
     entry = cells.uns["groundmetric"]
     course = _course(entry)
-    log(f"learned in {learned:.1f} s; computing distances between {cells.obs[options.sample].nunique()} samples")
+    shared.log(f"learned in {learned:.1f} s; computing distances between {cells.obs[options.sample].nunique()} samples")
     samples = tl.samples(cells, cell_type_key=options.cell_type, n_jobs=options.jobs, verbose=1)
-    log("writing")
+    shared.log("writing")
     files = _write(folder, cells, samples)
     return {
         "groundmetric": __version__,
         "command": "learn",
         "cells": str(options.cells),
-        "params": {name: plain(value) for name, value in entry["params"].items()},
-        "learner": {name: plain(value) for name, value in entry["learner"].items()},
+        "params": {name: shared.plain(value) for name, value in entry["params"].items()},
+        "learner": {name: shared.plain(value) for name, value in entry["learner"].items()},
         "n_cells": cells.n_obs,
         "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
         "n_features": len(entry["metric"]["features"]),
         "features": entry["features"],
         "n_samples": samples.n_obs,
         "labels": _label_counts(entry),
-        "cell_numbers": without_nan({name: plain(value) for name, value in entry["cell_numbers"].items()}),
+        "cell_numbers": without_nan({name: shared.plain(value) for name, value in entry["cell_numbers"].items()}),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),
@@ -178,8 +163,8 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     results["uns"]["groundmetric"] = {name: entry[name] for name in entry if name != "predictor"}
     ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
-    write_frame(folder / "importance.csv", get.importance(cells), "feature")
-    write_frame(folder / "distances.csv", get.distances(samples), "sample")
+    shared.write_frame(folder / "importance.csv", get.importance(cells), "feature")
+    shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
     models = ["metric.gm"] if predictor is None else ["metric.gm", RUN_PREDICTOR]
     return ["cells.h5ad", "samples.h5ad", *models, "importance.csv", "distances.csv", "run.json"]
 
@@ -187,7 +172,7 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
 def summary(findings: dict[str, Any]) -> str:
     """Return the findings as lines of text."""
     facts = {
-        "learned from": f"{findings['n_samples']} samples ({label_counts(findings['labels'])}), "
+        "learned from": f"{findings['n_samples']} samples ({shared.label_counts(findings['labels'])}), "
         f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",
         "cell numbers": findings["cell_numbers"]["text"],
         "features": findings["features"]["text"],

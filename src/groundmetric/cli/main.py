@@ -162,7 +162,6 @@ def _message(error: Any) -> str:
     subject = f"{OPTION_OF.get(error.parameter, error.parameter)} is {error.value!r}{with_options(error.problem)}"
     if not error.remedy:
         return subject
-    # The problem may already name a remedy, after a colon.
     return f"{subject}{', or give' if ':' in error.problem else ': give'} {as_options(error.remedy)}"
 
 

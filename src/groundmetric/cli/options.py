@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -10,13 +11,11 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._internal import files as safe_folders
-from .._internal.files import write_whole
+from .._internal.files import remove_leftovers, temporary_name, temporary_prefix, write_whole
 from .._internal.tables import counted, write_csv
 
 FINDINGS = "run.json"  # the file that marks the folder of a run
@@ -102,58 +101,43 @@ def labels(text: str) -> list[str]:
     return order
 
 
-# Options of several commands, each defined once.
+# Options of several commands, by their name in `add_options`: flags, and settings of argparse.
+SHARED: dict[str, tuple[str, dict[str, Any]]] = {
+    "cells": ("cells", {"metavar": "CELLS.h5ad", "help": "file with normalised values on a log scale"}),
+    "trained": ("trained", {"metavar": "RUN", "help": "folder that `learn` wrote"}),
+    "sample": ("--sample", {"metavar": "COLUMN", "required": True, "help": "column of obs: the sample of each cell"}),
+    "label": ("--label", {"metavar": "COLUMN", "required": True, "help": "column of obs: the label of its sample"}),
+    "group": ("--group", {"metavar": "COLUMN", "help": "column of obs: the patient; samples of one stay together"}),
+    "output": ("-o --output", {"metavar": "DIR", "help": "folder to write"}),
+    "layer": ("--layer", {"help": "use this layer instead of X"}),
+    "rep": ("--rep", {"metavar": "NAME", "help": "use this entry of obsm instead of genes"}),
+    "genes": ("--genes", {"metavar": "RULE", "type": genes}),
+    "draw": ("--cells-per-sample", {
+        "metavar": "N", "type": count_or_all, "default": 1000, "help": "number of subsampled cells, or all (1000)",
+    }),
+    "cell_type": ("--cell-type", {
+        "metavar": "COLUMN", "help": "column of obs: the cell type (cell_type, if present)",
+    }),
+    "permutations": ("--permutations", {"metavar": "N", "type": non_negative, "default": 0}),
+    "seed": ("--seed", {"metavar": "N", "type": seed, "default": 0}),
+    "jobs": ("--jobs", {"metavar": "N", "type": jobs, "help": "threads; -1: one per core (1)"}),
+    "replace": ("--replace", {"action": "store_true", "help": "replace the folder of an earlier run"}),
+}  # fmt: skip
 
 
-def add_cells(command: argparse.ArgumentParser, *, output: bool = True) -> None:
-    """Add the file to learn from, its columns, and the folder to write."""
-    command.add_argument("cells", metavar="CELLS.h5ad", help="file with normalised values on a log scale")
-    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
-    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
-    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient; samples of one stay together")
-    if output:
-        add_output(command, required=True)
-
-
-def add_output(
-    command: argparse.ArgumentParser, text: str = "folder to write", metavar: str = "DIR", **options: Any
-) -> None:
-    command.add_argument("-o", "--output", metavar=metavar, help=text, **options)
+def add_options(command: argparse.ArgumentParser, *names: str, **settings: Any) -> None:
+    """Add options of `SHARED`, with other `settings` of argparse."""
+    for name in names:
+        flags, shared = SHARED[name]
+        command.add_argument(*flags.split(), **{**shared, **settings})
 
 
 def add_values(command: argparse.ArgumentParser, default: str) -> None:
     """Add the features and the number of cells; `default` describes the default of `--genes`."""
-    command.add_argument("--layer", help="use this layer instead of X")
-    command.add_argument("--rep", metavar="NAME", help="use this entry of obsm instead of genes")
-    command.add_argument("--genes", metavar="RULE", type=genes,
-                         help="N: the N most variable; variance: those with variance above the average; "
-                         f"highly_variable or another boolean column of var; all ({default})")  # fmt: skip
-    add_draw(command)
-
-
-def add_draw(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
-                         help="number of subsampled cells, or all (%(default)s)")  # fmt: skip
-
-
-def add_cell_type(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs: the cell type (cell_type, if present)")
-
-
-def add_permutations(command: argparse.ArgumentParser, text: str, default: int | None = 0) -> None:
-    command.add_argument("--permutations", metavar="N", type=non_negative, default=default, help=text)
-
-
-def add_seed(command: argparse.ArgumentParser, of: str) -> None:
-    command.add_argument("--seed", metavar="N", type=seed, default=0, help=f"seed of {of} (%(default)s)")
-
-
-def add_replace(command: argparse.ArgumentParser, target: str = "the folder of an earlier run") -> None:
-    command.add_argument("--replace", action="store_true", help=f"replace {target}")
-
-
-def add_jobs(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--jobs", metavar="N", type=jobs, default=None, help="threads; -1: one per core (1)")
+    rules = "N: the N most variable; variance: those with variance above the average; highly_variable or another "
+    add_options(command, "layer", "rep")
+    add_options(command, "genes", help=f"{rules}boolean column of var; all ({default})")
+    add_options(command, "draw")
 
 
 # Messages and output.
@@ -206,31 +190,90 @@ def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> 
     print(json.dumps(findings) if as_json else text)
 
 
+@contextlib.contextmanager
 def new_folder(
     output: str | os.PathLike[str],
     *,
     replace: bool,
     inputs: Iterable[str | os.PathLike[str]] = (),
     beside: Sequence[str] = (),
-) -> AbstractContextManager[Path]:
-    """Return the folder of a run, which gets its name when it is complete; see `safe_folders.new_folder`.
+) -> Iterator[Path]:
+    """Create a temporary folder whose files are moved to the folder `output` at the end.
 
-    With `replace`, the files of an earlier run and its report are replaced; other files stay.
+    An existing folder is kept (it may be mounted, or the current folder of a shell), and files are moved into it. If
+    moving fails, or the disk is full, the results stay in a folder that the error names; after other errors they are
+    removed. With `replace`, the files of an earlier run and its report are replaced; other files stay. The findings are
+    moved last and mark a finished run. `inputs` must not be in the folder, and files with the names `beside` may be in
+    it: the state of an interrupted run.
     """
-    return safe_folders.new_folder(
-        output, earlier=earlier_run, last=FINDINGS, replace=replace, inputs=inputs, beside=beside
-    )
+    folder = Path(os.path.realpath(output))
+    for path in inputs:
+        if Path(os.path.realpath(path)).is_relative_to(folder) and os.path.lexists(path):
+            raise ValueError(
+                f"output {os.fspath(output)!r} is where {os.fspath(path)!r} is, which is read: give another folder"
+            )
+    check_free(output, replace=replace, beside=beside)
+    remove_leftovers(folder)
+    # Inside an existing folder: moving stays on one file system even if the folder is mounted.
+    work = folder / temporary_name(folder).name if folder.is_dir() else temporary_name(folder)
+    work.mkdir(parents=True)
+    complete = False
+    try:
+        yield work
+        complete = True
+        check_free(output, replace=replace, beside=beside)  # another process may have written there meanwhile
+        _move_into(work, folder)
+    except Exception as error:
+        # Complete results are never lost; on a full disk, complete files are kept.
+        if (complete or isinstance(error, OSError)) and any(work.iterdir()):
+            rescue = work.with_name(f"{folder.name}.kept-{work.name[-21:-5]}")
+            os.rename(work, rescue)
+            raise OSError(f"output {os.fspath(output)!r}: {error}. Its files are in {str(rescue)!r}") from error
+        raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def check_free(output: str | os.PathLike[str], *, replace: bool, beside: Sequence[str] = ()) -> None:
-    """Raise if `new_folder` would."""
-    safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, replace, beside)
+    """Raise unless the folder is absent, empty except for `beside`, or an earlier run that may be replaced."""
+    folder, name = Path(os.path.realpath(output)), os.fspath(output)
+    if not folder.exists():
+        return
+    from .._internal.validation import ParameterError  # imports numpy, which `groundmetric --help` does not need
+
+    if not folder.is_dir():
+        raise ParameterError("output", name, ", which is a file: give a folder")
+    temporary = temporary_prefix(folder)
+    if not {entry for entry in os.listdir(folder) if not entry.startswith(temporary)} - set(beside):
+        return
+    if earlier_run(folder) is None:
+        raise ParameterError("output", name, ", which exists and is not an earlier run: give another folder")
+    if not replace:
+        raise ParameterError("output", name, ", which exists: give another folder", {"replace": True})
 
 
-def earlier_run(folder: Path, findings: str = FINDINGS) -> list[str] | None:
+def _move_into(new: Path, folder: Path) -> None:
+    """Move the content of `new` into the folder in place of the files of an earlier run, the findings at the end."""
+    if not folder.exists():
+        os.replace(new, folder)  # fails if another process was faster
+        return
+    old, names = earlier_run(folder) or [], sorted(os.listdir(new), key=lambda name: (name == FINDINGS, name))
+    foreign = [name for name in names if name not in old and os.path.lexists(folder / name)]
+    if foreign:
+        raise FileExistsError(f"{str(folder / foreign[0])!r} exists and was not written by an earlier run")
+    for name in [*(name for name in old if name not in names), *names]:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        if name in names:
+            os.replace(new / name, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def earlier_run(folder: Path) -> list[str] | None:
     """Return the files that the findings list, and a report; None if the folder is not a run."""
     try:
-        content = json.loads((folder / findings).read_text(encoding="utf-8"))
+        content = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
         files = [name for name in content["files"] if os.path.basename(name) == name and name not in ("", ".", "..")]
         if "groundmetric" not in content or "command" not in content:
             return None
@@ -244,7 +287,7 @@ def earlier_run(folder: Path, findings: str = FINDINGS) -> list[str] | None:
         from ..report.page import is_page
 
         caches += ["report.html"] * is_page(folder / "report.html")
-    return [*dict.fromkeys([*files, findings]), *caches]
+    return [*dict.fromkeys([*files, FINDINGS]), *caches]
 
 
 def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:

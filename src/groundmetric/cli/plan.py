@@ -6,22 +6,22 @@ import argparse
 import math
 from typing import Any
 
-from .options import add_cells, add_command, add_jobs, add_seed, add_values, aligned, log, print_findings, share
+from . import options as shared
 
 
 def add(commands: Any) -> None:
-    command = add_command(
+    command = shared.add_command(
         commands, run, "plan", "estimate how many patients a study needs, from a pilot cohort",
         "groundmetric plan pilot.h5ad --sample sample --label disease --power 0.8",
     )  # fmt: skip
-    add_cells(command, output=False)
-    command.add_argument("--power", metavar="SHARE", type=share, default=0.8,
+    shared.add_options(command, "cells", "sample", "label", "group")
+    command.add_argument("--power", metavar="SHARE", type=shared.share, default=0.8,
                          help="power of the permutation test of the planned study (%(default)s)")  # fmt: skip
-    command.add_argument("--level", metavar="SHARE", type=share, default=0.05,
+    command.add_argument("--level", metavar="SHARE", type=shared.share, default=0.05,
                          help="significance level of this test (%(default)s)")  # fmt: skip
-    add_values(command, "variance")
-    add_seed(command, "subsamples and permutations")
-    add_jobs(command)
+    shared.add_values(command, "variance")
+    shared.add_options(command, "seed", help="seed of subsamples and permutations (0)")
+    shared.add_options(command, "jobs")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     from ..estimators import GroundMetricEnsemble
     from ..evaluation import learning_curve
 
-    log(f"reading {options.cells}")
+    shared.log(f"reading {options.cells}")
     cohort = read_cohort(
         options.cells, options.sample, options.label, group_key=options.group, layer=options.layer,
         use_rep=options.rep, genes=options.genes, n_cells=options.cells_per_sample, random_state=options.seed,
@@ -48,10 +48,10 @@ def run(options: argparse.Namespace) -> None:
         "patients": {name: value if math.isfinite(value) else None for name, value in patients.items()},
         "curve": curve.table().to_dict("records"),
     }
-    print_findings(findings, _summary(curve, options.power), as_json=options.json)
+    shared.print_findings(findings, _summary(curve, options.power), as_json=options.json)
 
 
 def _summary(curve: Any, power: float) -> str:
     table = curve.table().round(2)
     rows = [[str(int(row[0])), *(f"{value:.2f}" for value in row[1:])] for row in table.itertuples(index=False)]
-    return f"{aligned([list(table.columns), *rows])}\n\n{curve.describe(power)}"
+    return f"{shared.aligned([list(table.columns), *rows])}\n\n{curve.describe(power)}"

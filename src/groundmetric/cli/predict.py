@@ -7,43 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from .._internal import uncollected
-from .options import (
-    add_command,
-    add_draw,
-    add_jobs,
-    add_output,
-    add_replace,
-    add_seed,
-    aligned,
-    count,
-    log,
-    new_folder,
-    print_findings,
-    share,
-    write_findings,
-    write_frame,
-)
+from . import options as shared
 
 
 def add(commands: Any) -> None:
-    command = add_command(
+    command = shared.add_command(
         commands, run, "predict", "predict the labels of new samples by an earlier `learn`",
         "groundmetric predict run new.h5ad -o new",
     )  # fmt: skip
-    command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
-    command.add_argument("cells", metavar="NEW.h5ad", help="new cells, preprocessed as the training data")
-    add_output(command, "folder to write (only print the labels)")
-    command.add_argument("--sample", metavar="COLUMN", help="column of obs: the sample of each cell (as in training)")
-    command.add_argument("--layer", help="layer to use (as in training)")
-    command.add_argument("--neighbors", metavar="K", type=count,
+    shared.add_options(command, "trained")
+    shared.add_options(command, "cells", metavar="NEW.h5ad", help="new cells, preprocessed as the training data")
+    shared.add_options(command, "output", help="folder to write (only print the labels)")
+    sample = "column of obs: the sample of each cell (as in training)"
+    shared.add_options(command, "sample", required=False, help=sample)
+    shared.add_options(command, "layer", help="layer to use (as in training)")
+    command.add_argument("--neighbors", metavar="K", type=shared.count,
                          help="predict by the K nearest training samples (the predictor of the run; after --method "
                          "ggml 5 neighbours)")  # fmt: skip
-    command.add_argument("--max-missing", metavar="SHARE", type=share, default=0.2,
+    command.add_argument("--max-missing", metavar="SHARE", type=shared.share, default=0.2,
                          help="accepted share of missing genes, set to their mean (%(default)s)")  # fmt: skip
-    add_draw(command)
-    add_seed(command, "subsampling")
-    add_jobs(command)
-    add_replace(command)
+    shared.add_options(command, "draw")
+    shared.add_options(command, "seed", help="seed of subsampling (0)")
+    shared.add_options(command, "jobs", "replace")
     command.add_argument("--force", action="store_true",
                          help="warn instead of failing if values are on another scale than in training")  # fmt: skip
 
@@ -51,14 +36,14 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.output is None:
         findings = _predict(options, None)
-        print_findings(findings, summary(findings), as_json=options.json)
+        shared.print_findings(findings, summary(findings), as_json=options.json)
         return
     inputs = [options.trained, options.cells]
-    with new_folder(options.output, replace=options.replace, inputs=inputs) as folder:
+    with shared.new_folder(options.output, replace=options.replace, inputs=inputs) as folder:
         findings = _predict(options, folder)
-        write_findings(folder, findings)
-    print_findings(findings, summary(findings), as_json=options.json)
-    log(f"wrote {', '.join(findings['files'])} to {options.output}")
+        shared.write_findings(folder, findings)
+    shared.print_findings(findings, summary(findings), as_json=options.json)
+    shared.log(f"wrote {', '.join(findings['files'])} to {options.output}")
 
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
@@ -73,7 +58,7 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
     if trained.cells is None:
         raise ValueError(f"{options.trained!r} is a metric without labels: expected the folder of a `learn` run")
     with Source(options.cells) as source:
-        log(f"reading {options.cells}, comparing with {len(trained.cells)} training samples")
+        shared.log(f"reading {options.cells}, comparing with {len(trained.cells)} training samples")
         projected = project_samples(
             source, trained, sample_key=options.sample, layer=options.layer, max_missing=options.max_missing,
             n_neighbors=options.neighbors, n_cells=options.cells_per_sample, random_state=options.seed,
@@ -136,8 +121,8 @@ def _write(folder: Path, source: Any, projected: Any) -> list[str]:
     table = table.rename(columns=lambda name: name.removeprefix("groundmetric_"))
     if "groundmetric_probabilities" in samples.obsm:
         table = table.join(samples.obsm["groundmetric_probabilities"].add_prefix("probability of "))
-    write_frame(folder / "predictions.csv", table, "sample")
-    write_frame(folder / "distances.csv", get.distances(samples), "sample")
+    shared.write_frame(folder / "predictions.csv", table, "sample")
+    shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
     return ["cells.h5ad", "samples.h5ad", "predictions.csv", "distances.csv", "run.json"]
 
 
@@ -160,7 +145,7 @@ def summary(findings: dict[str, Any]) -> str:
             if name in prediction:
                 row[name] = "-" if prediction[name] is None else f"{prediction[name]:.2f}"
         rows.append({**row, "nearest": prediction["nearest"]})
-    table = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
+    table = shared.aligned([list(rows[0]), *(list(row.values()) for row in rows)])
     lines = [table, f"predicted by: {findings['predicted_by']}"]
     if "typicality" in predictions[0]:
         lines.append(

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from pathlib import Path
 from typing import Any
 
-from .options import (
-    add_cell_type,
-    add_command,
-    add_jobs,
-    add_output,
-    add_permutations,
-    add_replace,
-    log,
-    note_text,
-    number,
-    print_findings,
-    wrapped,
-)
+from . import options as shared
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -32,7 +21,7 @@ def seconds(text: str) -> float:
     """
     amount, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
     try:
-        value = number(amount) * _UNITS[unit]
+        value = shared.number(amount) * _UNITS[unit]
     except argparse.ArgumentTypeError:
         value = 0.0
     if not 0 < value < math.inf:
@@ -41,34 +30,35 @@ def seconds(text: str) -> float:
 
 
 def add(commands: Any) -> None:
-    command = add_command(
+    command = shared.add_command(
         commands, run, "report", "write one HTML page about a run of `learn`; its folder caches long computations",
         "groundmetric report run --permutations 199 --jobs -1",
         interrupted="finished computations are cached, and the same command continues",
     )  # fmt: skip
-    command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
-    add_output(command, "page to write (report.html in RUN)", metavar="FILE")
+    shared.add_options(command, "trained")
+    shared.add_options(command, "output", metavar="FILE", help="page to write (report.html in RUN)")
     command.add_argument("--title", help="title of the page")
-    command.add_argument("--group", metavar="COLUMN",
-                         help="column of obs: the patient; samples of one stay together (that of learn)")  # fmt: skip
-    add_cell_type(command)
+    group = "column of obs: the patient; samples of one stay together (that of learn)"
+    shared.add_options(command, "group", help=group)
+    shared.add_options(command, "cell_type")
     command.add_argument("--gene-sets", metavar="FILE.gmt", help="gene sets to test for enrichment in the axes")
-    add_permutations(command, "permutations of the labels for p- and q-values; 0: no test (99; for --method ggml 0, "
-                     "because each costs a whole cross-validation)", None)  # fmt: skip
+    shared.add_options(command, "permutations", default=None,
+                       help="permutations of the labels for p- and q-values; 0: no test (99; for --method ggml 0, "
+                       "because each costs a whole cross-validation)")  # fmt: skip
     command.add_argument("--budget", metavar="TIME", type=seconds,
                          help="time for the report, e.g. 90s, 5m or 1h; it omits other steps")  # fmt: skip
     command.add_argument("--cells", metavar="CELLS.h5ad", help="file that was learned from, if it has moved")
     command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,
                          help="compare with baselines on held-out samples, and test")  # fmt: skip
-    command.add_argument("--figures", metavar="DIR", help="folder for figures as PNG and SVG")
-    add_replace(command, "the page of an earlier report")
-    add_jobs(command)
+    shared.add_options(command, "replace", help="replace the page of an earlier report")
+    shared.add_options(command, "jobs")
 
 
 def run(options: argparse.Namespace) -> None:
-    from .. import report  # slow to import, and not needed for --help
-    from .._internal.validation import ParameterError
-    from ..report.page import REPORT, check_output
+    started = time.monotonic()
+    from .._internal.validation import ParameterError  # slow to import, and not needed for --help
+    from ..report.page import REPORT, check_output, write_page
+    from ..report.run import Steps
 
     for name, path in (("cells", options.cells), ("gene_sets", options.gene_sets)):
         if path is not None and not Path(path).exists():
@@ -77,19 +67,19 @@ def run(options: argparse.Namespace) -> None:
     check_output(page)
     if page.exists() and not options.replace:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --replace to replace it")
-    findings = report.write(
-        options.trained, page, cells=options.cells, title=options.title, group_key=options.group,
-        cell_type_key=options.cell_type, gene_sets=options.gene_sets, permutations=options.permutations,
-        evaluation=options.evaluate, budget=options.budget, figures=options.figures, n_jobs=options.jobs, verbose=1,
+    findings = write_page(
+        options.trained, page, Steps(options.jobs, verbose=1, budget=options.budget, started=started),
+        cells=options.cells, title=options.title, group_key=options.group, cell_type_key=options.cell_type,
+        gene_sets=options.gene_sets, permutations=options.permutations, evaluation=options.evaluate,
     )  # fmt: skip
-    print_findings(findings, summary(findings), as_json=options.json)
-    log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")
+    shared.print_findings(findings, summary(findings), as_json=options.json)
+    shared.log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")
 
 
 def summary(findings: dict[str, Any]) -> str:
     """Return the conclusions of the page, its warnings, and the results that were not computed."""
-    parts = [f"{title}\n{wrapped(text)}" for title, text in findings["summary"].items()]
+    parts = [f"{title}\n{shared.wrapped(text)}" for title, text in findings["summary"].items()]
     for title, notes in (("Warnings", findings["warnings"]), ("Not computed", findings["omitted"])):
         if notes:
-            parts.append("\n".join([title, *(wrapped(f"- {note_text(note)}", hang=2) for note in notes)]))
+            parts.append("\n".join([title, *(shared.wrapped(f"- {shared.note_text(note)}", hang=2) for note in notes)]))
     return "\n\n".join(parts)

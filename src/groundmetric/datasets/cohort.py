@@ -86,7 +86,7 @@ class CohortModel:
             check_number(name, getattr(self, name), low=0)
         for name in ("composition_strength", "marker_strength"):
             _check_finite(name, getattr(self, name))
-        _check_share("confounding", self.confounding)
+        check_number("confounding", self.confounding, low=0, high=1)
 
 
 def make_cohort(
@@ -168,7 +168,7 @@ def make_cohort(
     check_number("n_programme_genes", n_programme_genes, low=0, whole=True)
     check_number("batch_strength", batch_strength, low=0)
     _check_finite("programme_strength", programme_strength)
-    _check_share("programme_share", programme_share)
+    check_number("programme_share", programme_share, low=0, high=1)
     conditions = _check_names(conditions, "conditions")
     counts_by_condition = _sample_counts(n_samples_per_condition, len(conditions))
     type_names, proportions = _proportions(cell_types)
@@ -337,11 +337,6 @@ def _prefixes(names: Sequence[str]) -> list[str]:
 def _check_finite(name: str, value: Any) -> None:
     if not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
         raise ParameterError(name, value, ": expected a finite number")
-
-
-def _check_share(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Real) or not 0.0 <= float(value) <= 1.0:
-        raise ParameterError(name, value, ": expected a number from 0 to 1")
 
 
 def _check_names(names: Sequence[str], parameter: str) -> list[str]:

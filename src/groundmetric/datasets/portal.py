@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,7 +116,7 @@ def _file(dataset_id: str, folder: str | os.PathLike[str] | None, timeout: float
             retry_if_failed=1,
         )  # fmt: skip
         bar = progress and sys.stderr.isatty()
-        cache.fetch(path.name, downloader=_HDF5Downloader(timeout=timeout, progressbar=bar))
+        cache.fetch(path.name, downloader=partial(_download, timeout=timeout, progressbar=bar))
     except (requests.RequestException, ValueError, LookupError) as error:
         raise ConnectionError(
             f"could not download data set {dataset_id!r} of CELLxGENE: {error!r}. Look for its "
@@ -139,18 +140,13 @@ def _address(identifier: str, timeout: float) -> str:
     return str(addresses[0])
 
 
-class _HDF5Downloader:
-    """Downloader of pooch that raises if the file is not a complete HDF5 file; pooch then discards it."""
+def _download(url: str, path: str, pooch_: Any, **options: Any) -> None:
+    """Download for pooch; raise if the file is not a complete HDF5 file, which pooch then discards."""
+    import h5py
+    import pooch
 
-    def __init__(self, **options: Any) -> None:
-        self.options = options
-
-    def __call__(self, url: str, path: str, pooch_: Any) -> None:
-        import h5py
-        import pooch
-
-        pooch.HTTPDownloader(**self.options)(url, path, pooch_)
-        try:
-            h5py.File(path, "r").close()  # HDF5 knows its own length, and refuses a truncated file
-        except OSError as error:
-            raise ValueError(f"{url} is not a complete HDF5 file: {error}") from error
+    pooch.HTTPDownloader(**options)(url, path, pooch_)
+    try:
+        h5py.File(path, "r").close()  # the header contains the length of the file
+    except OSError as error:
+        raise ValueError(f"{url} is not a complete HDF5 file: {error}") from error

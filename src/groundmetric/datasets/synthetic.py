@@ -11,6 +11,9 @@ from .._internal.types import RandomState
 from .._internal.validation import ParameterError, check_number
 from ..distributions import Distributions
 
+# Of `make_modes`: factor of the informative feature, and centres of the modes that all distributions share.
+_SIGNAL_SCALE, _SHARED_SIGNAL, _SHARED_NOISE = 1.25, (0.0, 40.0), (0.0, 50.0)
+
 
 def make_modes(
     n_noise: int = 1,
@@ -20,16 +23,14 @@ def make_modes(
     offsets: Sequence[float] = (1.5, 4.5, 7.5, 10.5, 13.5, 16.5, 19.5, 22.5, 25.5, 28.5),
     points_per_mode: int = 100,
     spread: float = 1.5,
-    signal_scale: float = 1.25,
-    shared_signal: tuple[float, float] = (0.0, 40.0),
-    shared_noise: tuple[float, float] = (0.0, 50.0),
     random_state: RandomState = None,
 ) -> tuple[Distributions, np.ndarray]:
     """Simulate three-modal distributions of several classes that differ in one mode, along one feature.
 
     Feature 0 is informative: in the centre mode it is normal around 10 + the class mean. The other features are noise:
     in the centre mode they are uniform within 2.5 of 10 + the distribution's offset, and every class has the same
-    offsets. The two other modes are the same for all distributions. Features are scaled afterwards.
+    offsets. The two other modes are the same for all distributions: around 0, and around 40 along the informative and
+    50 along the noise features. Features are scaled afterwards, the informative one by 1.25.
 
     Parameters
     ----------
@@ -45,12 +46,6 @@ def make_modes(
         Points in each of the three modes.
     spread : float, default=1.5
         Standard deviation of the normal parts.
-    signal_scale : float, default=1.25
-        Factor by which the informative feature is multiplied.
-    shared_signal : tuple of two float, default=(0.0, 40.0)
-        Centres of the two shared modes along the informative feature.
-    shared_noise : tuple of two float, default=(0.0, 50.0)
-        Centres of the two shared modes along the noise features.
     random_state : int, RandomState or None, default=None
         Seed, or random generator.
 
@@ -71,12 +66,12 @@ def make_modes(
     random = check_random_state(random_state)
 
     def draw(class_mean: float, offset: float) -> np.ndarray:
-        centres = (10.0 + class_mean, *shared_signal)
+        centres = (10.0 + class_mean, *_SHARED_SIGNAL)
         signal = np.concatenate([random.normal(centre, spread, points_per_mode) for centre in centres])
         size = (points_per_mode, n_noise)
         noise = [random.uniform(7.5 + offset, 12.5 + offset, size)]
-        noise += [random.normal(centre, spread, size) for centre in shared_noise]
-        return np.column_stack([signal * signal_scale, np.vstack(noise) * noise_scale])
+        noise += [random.normal(centre, spread, size) for centre in _SHARED_NOISE]
+        return np.column_stack([signal * _SIGNAL_SCALE, np.vstack(noise) * noise_scale])
 
     parts = [draw(mean, offset) for mean in class_means for offset in offsets]
     names = [f"class {c}, offset {offset:g}" for c in range(len(class_means)) for offset in offsets]

@@ -128,6 +128,7 @@ class Prepared(BaseEstimator):
         self.n_features_in_ = D.shape[1]
         return self
 
+    @available_if(lambda self: hasattr(self.method, "distances"))
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
         """Return the method's distances between distributions."""
         check_is_fitted(self, "method_")

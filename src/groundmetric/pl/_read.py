@@ -109,40 +109,13 @@ def two_features(names: list[str], features: Sequence[str | int]) -> list[int]:
     return [names.index(feature) if isinstance(feature, str) else int(feature) for feature in features]
 
 
-def gene_names(adata: Any, gene_symbols: str | None) -> list[str]:
-    """Return the names of the genes: the index of `var`, or a column of it."""
-    return [str(name) for name in (adata.var_names if gene_symbols is None else entry(adata, "var", gene_symbols))]
+def check_samples(adata: Any, key: str) -> None:
+    """Raise if AnnData has a row per cell."""
+    if f"X_{key}" in adata.obsm and f"{key}_distances" not in adata.obsp:
+        raise ValueError("adata has a row per cell: draw gm.tl.samples(adata), which has a row per sample")
 
 
-def as_samples(adata: Any, key: str) -> Any:
-    """Return AnnData with a row per sample: as given, or from the results of an ensemble in `uns` of the cells."""
-    if f"X_{key}" not in adata.obsm or f"{key}_distances" in adata.obsp:
-        return adata
-    results = learned_entry(adata, key)
-    if "ensemble" not in results:
-        raise ValueError("adata has a row per cell and no distances between samples: draw gm.tl.samples(adata)")
-    import anndata as ad
-    import pandas as pd
-
-    ensemble, label = results["ensemble"], str(results["params"]["label_key"])
-    names = [str(name) for name in ensemble["samples"]]
-    columns = {label: pd.Series(ensemble["labels"], names), f"{key}_held_out": pd.Series(ensemble["predicted"], names)}
-    categories = getattr(getattr(adata.obs.get(label), "cat", None), "categories", None)
-    if categories is not None and not pd.api.types.is_numeric_dtype(columns[label]):
-        columns = {name: column.astype(pd.CategoricalDtype(categories.astype(str))) for name, column in columns.items()}
-    colours = {name: adata.uns[name] for name in (f"{label}_colors",) if name in adata.uns}
-    return ad.AnnData(
-        obs=pd.DataFrame(columns, index=names),
-        obsp={f"{key}_distances": np.asarray(ensemble["out_of_bag"])},
-        uns={key: {"params": {"label_key": label}, "out_of_bag": True}, **colours},
-    )
-
-
-def distances_of(samples: Any, key: str, obsp: str | None) -> tuple[np.ndarray, str]:
+def distances_of(samples: Any, key: str) -> tuple[np.ndarray, str]:
     """Return distances between samples, and their name for axes and colour bars."""
-    if obsp is None:
-        obsp = f"{key}_distances"
-    elif obsp not in samples.obsp and f"{key}_{obsp}" in samples.obsp:
-        obsp = f"{key}_{obsp}"
-    out_of_bag = obsp == f"{key}_distances" and learned_entry(samples, key).get("out_of_bag", False)
-    return np.asarray(entry(samples, "obsp", obsp)), "out-of-bag distance" if out_of_bag else "distance"
+    out_of_bag = learned_entry(samples, key).get("out_of_bag", False)
+    return np.asarray(entry(samples, "obsp", f"{key}_distances")), "out-of-bag distance" if out_of_bag else "distance"

@@ -17,7 +17,6 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from .._internal.types import Learned, MetricLike
-from .._internal.validation import NameIndex, align_by_name
 from ..interpret.axes import ellipse_axes
 from ..metrics import GroundMetric
 from ..metrics.base import Cost
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..interpret import Flow
 
+_LEAST = 1e-3  # smallest mass of a band or kind of points that is drawn in a flow
 _END = 0.05  # width of the bars at both ends of a flow, relative to the distance between them
 
 
@@ -36,13 +36,13 @@ def importance(
     metric: MetricLike | Mapping[str, float] | AnnData,
     *,
     n: int = 20,
-    intervals: ArrayLike | None = None,
-    gene_symbols: str | None = None,
     key: str = "groundmetric",
     ax: Axes | None = None,
     show: bool | None = None,
 ) -> Axes:
     """Bars of the `n` most important features, with their shares of the importance.
+
+    After an ensemble, lines show the range of the shares in 95% of its members.
 
     Parameters
     ----------
@@ -51,11 +51,6 @@ def importance(
         the metric are shown.
     n : int, default=20
         Number of features.
-    intervals : array-like of shape (2, n_features), False or None, default=None
-        Lower and upper ends of the shares of all features, in their order (or two Series, or a data frame, by the names
-        of the features), drawn as lines; for AnnData also the names of two columns of `var`. None: for AnnData after an
-        ensemble, the range of 95% of its members; False: no lines.
-    {gene_symbols}
     {key}
     {end}
 
@@ -66,7 +61,7 @@ def importance(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['ISG15', 'MX1']
     """
-    shares, names, ends = _shares(metric, intervals, gene_symbols, key)
+    shares, names, ends = _shares(metric, key)
     if n < 1 or not shares.size:
         raise ValueError(f"n is {n} of {shares.size} features: at least one bar is needed")
     top = np.argsort(-shares, kind="stable")[:n]
@@ -93,41 +88,23 @@ def importance(
     return style.finish(ax, show)
 
 
-def _shares(source: Any, intervals: Any, gene_symbols: str | None, key: str) -> tuple[np.ndarray, list[str], Any]:
-    """Return the importance of each feature of a metric, the names of the features, and the ends of intervals."""
+def _shares(source: Any, key: str) -> tuple[np.ndarray, list[str], np.ndarray | None]:
+    """Return the importance of each feature of a metric, their names, and the ends of intervals, (2, n_features)."""
     column = f"{key}_importance"
     if _read.is_anndata(source) and (column in source.var or "metric" not in _read.learned_entry(source, key)):
-        values = np.asarray(_read.entry(source, "var", column), dtype=float)
         features = _read.learned_entry(source, key).get("metric", {}).get("features")
-        used = np.ones(values.size, bool) if features is None else source.var_names.isin([str(f) for f in features])
-        if intervals is None and f"{column}_low" in source.var and f"{column}_high" in source.var:
-            intervals = (f"{column}_low", f"{column}_high")  # of the members of an ensemble
-        if intervals is not None and intervals is not False and all(isinstance(end, str) for end in intervals):
-            intervals = [_read.entry(source, "var", end) for end in intervals]
-        ends, genes = _ends(intervals, list(source.var_names)), _read.gene_names(source, gene_symbols)
-        return values[used], [genes[k] for k in np.flatnonzero(used)], None if ends is None else ends[:, used]
+        var = source.var if features is None else source.var[source.var_names.isin([str(f) for f in features])]
+        values, names = (
+            np.asarray(_read.entry(source, "var", column)[var.index], dtype=float),
+            list(map(str, var.index)),
+        )
+        columns = [f"{column}_low", f"{column}_high"]  # of the members of an ensemble
+        return values, names, var[columns].to_numpy(dtype=float).T if set(columns) <= {*var.columns} else None
     if hasattr(source, "items") and not isinstance(source, GroundMetric):
         items = dict(source.items())
-        values, names = np.array(list(items.values()), dtype=float), [str(name) for name in items]
-    else:  # AnnData: learned on an entry of obsm
-        metric = _read.metric_of(source, key)
-        values, names = metric.importance(), _read.feature_names(metric)
-    return values, names, _ends(intervals, names)
-
-
-def _ends(intervals: Any, names: list[str]) -> np.ndarray | None:
-    """Return lower and upper ends, (2, n_features), matched to the features by name if they have names."""
-    if intervals is None or intervals is False:
-        return None
-    index, size = NameIndex(names, None, items="features"), len(names)
-    if hasattr(intervals, "columns"):  # a data frame with a column for each feature
-        intervals = align_by_name(intervals.T, index, "intervals").T
-    elif not isinstance(intervals, np.ndarray):
-        intervals = [align_by_name(end, index, "intervals") for end in intervals]
-    ends = np.asarray(intervals, dtype=float)
-    if ends.shape != (2, size):
-        raise ValueError(f"intervals have shape {ends.shape}: expected lower and upper ends of {size}, (2, {size})")
-    return ends
+        return np.array(list(items.values()), dtype=float), [str(name) for name in items], None
+    metric = _read.metric_of(source, key)  # of AnnData: learned from an entry of obsm
+    return metric.importance(), _read.feature_names(metric), None
 
 
 @style.figure_docs
@@ -332,7 +309,6 @@ def scores(
 def flow(
     result: Flow,
     *,
-    least: float = 1e-3,
     ax: Axes | None = None,
     show: bool | None = None,
 ) -> Axes:
@@ -342,8 +318,6 @@ def flow(
     ----------
     result : Flow
         Result of `interpret.flow`.
-    least : float, default=0.001
-        Smallest mass of a band or kind that is drawn.
     {end}
 
     Examples
@@ -355,7 +329,7 @@ def flow(
     'mean distance 0.75; 100% stays with its kind'
     """
     mass, distance = result.mass, result.distance
-    shown = (mass >= least) & np.isfinite(distance)
+    shown = (mass >= _LEAST) & np.isfinite(distance)
     norm, cmap = Normalize(0.0, float(distance[shown].max(initial=0.0)) or 1.0), mpl.colormaps[f"{style.CMAP}_r"]
     left, right = _bar_starts(mass.sum(axis=1)), _bar_starts(mass.sum(axis=0))
     # Bands are stacked in the same order at both ends: no two cross next to a bar.
@@ -372,7 +346,7 @@ def flow(
         share = min(needed, 0.375)
         margin, size = share / (1.0 - 2.0 * share) + _END, 6.5 * share / needed
         for x, starts, heights, side in ((0.0, left, mass.sum(axis=1), -1), (1.0, right, mass.sum(axis=0), 1)):
-            for k in np.flatnonzero(heights >= least).tolist():
+            for k in np.flatnonzero(heights >= _LEAST).tolist():
                 ax.add_patch(Rectangle((x - _END / 2, starts[k]), _END, heights[k], fc=style.colour(k), lw=0))
                 ax.text(x + side * _END, starts[k] + heights[k] / 2, names[k], parse_math=False, va="center",
                         ha="left" if side == 1 else "right", fontsize=size, color=style.INK)  # fmt: skip

@@ -35,7 +35,6 @@ def heatmap(
     color: str | Sequence[str] | None = None,
     names: Sequence[Hashable] | bool | None = None,
     order: str = "classes",
-    obsp: str | None = None,
     palette: style.Palette = None,
     key: str = "groundmetric",
     ax: Axes | None = None,
@@ -52,7 +51,6 @@ def heatmap(
     order : {"classes", "clusters"}
         "classes" keeps each class of the first labelling together, with similar rows next to each other; "clusters" is
         the order of hierarchical clustering (average linkage), whose tree is drawn.
-    {obsp}
     {palette}
     {key}
     {end}
@@ -68,8 +66,10 @@ def heatmap(
         raise ValueError(f"order is {order!r}: expected 'classes' or 'clusters'")
     title, items, label = "distance", "distributions", None
     if _read.is_anndata(distances):
-        samples, items = _read.as_samples(distances, key), "samples"
-        matrix, title = _read.distances_of(samples, key, obsp)
+        samples: Any = distances
+        items = "samples"
+        _read.check_samples(samples, key)
+        matrix, title = _read.distances_of(samples, key)
         columns: Any = y if color is None else color
         label = _read.learned_label(samples, key)
         numbers = None if label is None else _read.colouring(samples, label)
@@ -133,7 +133,6 @@ def clustermap(
     *,
     color: str | Sequence[str] | None = None,
     names: Sequence[Hashable] | bool | None = True,
-    obsp: str | None = None,
     palette: style.Palette = None,
     key: str = "groundmetric",
     ax: Axes | None = None,
@@ -147,7 +146,6 @@ def clustermap(
     ----------
     {distances}
     {labellings}
-    {obsp}
     {palette}
     {key}
     {end}
@@ -159,7 +157,7 @@ def clustermap(
     >>> len(gm.pl.clustermap(gm.pairwise_distances(D), y).child_axes)  # tree and colour bar
     2
     """
-    return heatmap(distances, y, color=color, names=names, order="clusters", obsp=obsp, palette=palette, key=key,
+    return heatmap(distances, y, color=color, names=names, order="clusters", palette=palette, key=key,
                    ax=ax, show=show)  # fmt: skip
 
 
@@ -226,7 +224,7 @@ def confusion(
     Parameters
     ----------
     source : AnnData or array-like of shape (n,)
-        AnnData after `tl.learn` with an ensemble, or its `tl.samples`, with held-out predictions; or true labels.
+        `tl.samples` after an ensemble, with held-out predictions; or true labels.
     predicted : array-like of shape (n,), ensemble or None, default=None
         Predicted labels, matched to true labels by name if both have names (a Series, a dict); or a fitted ensemble or
         predictor, whose held-out predictions are taken: then `source` has the labels that it was fitted to, in the
@@ -277,16 +275,17 @@ def confusion(
 def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any, bool]:
     """Return true and predicted labels, and whether predictions are known to be held out."""
     if _read.is_anndata(source):
-        samples, column = _read.as_samples(source, key), f"{key}_held_out"
-        if column not in samples.obs:
+        _read.check_samples(source, key)
+        column = f"{key}_held_out"
+        if column not in source.obs:
             raise ValueError(
                 f"adata.obs has no {column!r}: only an ensemble makes held-out predictions; learn with one (tl.learn, "
                 "method='ensemble'), or give true and predicted labels"
             )
-        label = _read.learned_label(samples, key)
+        label = _read.learned_label(source, key)
         if label is None:
             raise ValueError(f"uns[{key!r}] does not name the label that was learned: give true and predicted labels")
-        predictions = samples.obs[[label, column]].dropna()
+        predictions = source.obs[[label, column]].dropna()
         return predictions[label], predictions[column], True
     if predicted is None:
         raise ValueError("predicted is missing: give the predicted labels, or the ensemble that predicts them")
@@ -309,7 +308,6 @@ def components(
     metric: MetricLike | AnnData,
     *,
     n: int = 20,
-    gene_symbols: str | None = None,
     key: str = "groundmetric",
     ax: Axes | None = None,
     show: bool | None = None,
@@ -326,7 +324,6 @@ def components(
     {metric}
     n : int, default=20
         Number of features.
-    {gene_symbols}
     {key}
     {end}
 
@@ -340,9 +337,6 @@ def components(
     """
     learned = _read.metric_of(metric, key)
     names = _read.feature_names(learned)
-    if _read.is_anndata(metric):
-        symbols = dict(zip(map(str, metric.var_names), _read.gene_names(metric, gene_symbols), strict=True))  # type: ignore[union-attr]
-        names = [symbols.get(name, name) for name in names]
     weights, shares = (part[:_MOST_COMPONENTS] for part in component_weights(learned))
     top = np.argsort(-learned.importance(), kind="stable")[:n]
     with style.axes(ax, 0.5 + 0.105 * top.size) as ax:

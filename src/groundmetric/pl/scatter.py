@@ -238,7 +238,6 @@ def embedding(
     *,
     color: str | Sequence[str] | None = None,
     basis: str | None = None,
-    obsp: str | None = None,
     train: LabelsLike | None = None,
     palette: style.Palette = None,
     key: str = "groundmetric",
@@ -253,8 +252,7 @@ def embedding(
     Parameters
     ----------
     distances : array of shape (n, n) or (n, 2), or AnnData
-        Distances; positions; or AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` with an
-        ensemble.
+        Distances; positions; or AnnData with a row per sample (`tl.samples`).
     y : array-like of shape (n,)
         Labels. A Series or dict is matched by name to the rows of `distances` if that is a data frame.
     color : str, sequence of str or None
@@ -262,7 +260,6 @@ def embedding(
         learned.
     basis : str or None
         For AnnData, the positions in `obsm`; None: "X_umap", or else those of the distances.
-    {obsp}
     train : array-like, str or None
         Samples of the training set (a mask, row numbers, or a column of `obs`) are filled, the others hollow. A mask
         with names is matched by name.
@@ -279,10 +276,11 @@ def embedding(
     """
     colors: Any = ""
     if _read.is_anndata(distances):
-        samples = _read.as_samples(distances, key)
+        samples: Any = distances
+        _read.check_samples(samples, key)
         colors = (_read.learned_label(samples, key) if y is None else y) if color is None else color
-        name = _read.basis_of(samples, basis, () if obsp is not None else ("X_umap",))
-        matrix = _read.distances_of(samples, key, obsp)[0] if name is None else None
+        name = _read.basis_of(samples, basis, ("X_umap",))
+        matrix = _read.distances_of(samples, key)[0] if name is None else None
         index = NameIndex(list(samples.obs_names), items="samples")
         train = _read.entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
         colourings = _read.colourings(samples, colors, palette)

@@ -50,7 +50,8 @@ _TEXTS = {
     "metric": """metric : GroundMetric, learner or AnnData
     Metric, fitted learner, or AnnData after `tl.learn`.""",
     "distances": """distances : array of shape (n, n) or AnnData
-    Distances; or AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` with an ensemble.""",
+    Distances; or AnnData with a row per sample (`tl.samples`), whose distances between training samples of an ensemble
+    are out-of-bag.""",
     "labellings": """y : array-like of shape (n,) or dict
     Labels; or a dict of titles and labellings, with a bar for each. A Series, or a dict of names to labels, is
     matched by name to the rows of `distances` if that is a data frame.
@@ -59,17 +60,12 @@ color : str, sequence of str or None
     has its rows in the order of the number.
 names : sequence, bool or None
     Names of the rows, shown if they fit; True: those of `obs` of AnnData, or of the rows of a data frame.""",
-    "obsp": """obsp : str or None, default=None
-    For AnnData, the entry of `obsp`. None: "<key>_distances", which after an ensemble are out-of-bag between
-    training samples.""",
     "points": """D : Distributions
     Distributions whose points are drawn.
 y : array-like of shape (n_distributions,)
     Class of each distribution.""",
     "key": """key : str, default="groundmetric"
     For AnnData, the `key_added` of `tl.learn`.""",
-    "gene_symbols": """gene_symbols : str or None, default=None
-    For AnnData, the column of `var` with the names to show; None: `var_names`.""",
     "palette": """palette : dict, sequence or None, default=None
     Colours by class, or in order. None: for AnnData `uns["<color>_colors"]` if present, else Okabe and Ito's.""",
     "end": """ax : matplotlib axes or None, default=None

@@ -7,10 +7,8 @@ import io
 import os
 import platform
 import re
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
@@ -22,18 +20,17 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from scipy.cluster.hierarchy import dendrogram
 from scipy.spatial.distance import cdist
 
-from .. import pl, tl
+from .. import tl
 from .._internal.files import write_whole
 from .._internal.tables import counted, visible
 from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
-from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING, STYLE
+from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
 from .prediction import Evaluation, Predictions
 from .results import LEVEL, Results, collect, listed, type_composition
 from .run import Run, Steps, duration
@@ -78,7 +75,6 @@ def write(
     permutations: int | None = None,
     evaluation: bool = True,
     budget: float | None = None,
-    figures: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> dict[str, Any]:
@@ -111,8 +107,6 @@ def write(
     budget : float or None, default=None
         Seconds for the whole report: steps that do not fit are reduced or omitted, and the page says so. If required
         steps exceed it by more than 20 %, the page names them.
-    figures : str, path or None, default=None
-        Folder for figures as PNG and SVG, which replace older ones of the same names; None: no files.
     n_jobs : int or None, default=None
         Threads or processes; None: one.
     verbose : int, default=0
@@ -122,7 +116,7 @@ def write(
     -------
     dict
         "report" (path), "bytes", "summary" (section to text), "warnings" and "omitted" (dicts with "title", "text" and
-        "remedy"), "scores", "permutation_test" and "figures" (names of files).
+        "remedy"), "scores" and "permutation_test".
 
     Examples
     --------
@@ -136,7 +130,14 @@ def write(
     >>> results["warnings"][0]["title"]
     'Few samples'
     """
-    steps = Steps(n_jobs, verbose, budget)
+    return write_page(
+        run, output, Steps(n_jobs, verbose, budget), cells=cells, title=title, group_key=group_key,
+        cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
+    )  # fmt: skip
+
+
+def write_page(run: Any, output: Any, steps: Steps, *, cells: Any, title: str | None, **options: Any) -> dict[str, Any]:
+    """Write the page as `write`; `options` are those of `collect`."""
     if isinstance(run, ad.AnnData):
         run = Run(run, tl.samples(run, verbose=0), run if cells is None else Path(cells), {})
     opened = run if isinstance(run, Run) else Run.open(run, cells)
@@ -144,10 +145,7 @@ def write(
         raise ParameterError("output", None, ": a run in memory needs the path of a file")
     path = Path(output) if output is not None else opened.folder / REPORT  # type: ignore[operator]
     check_output(path)
-    results = collect(
-        opened, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations,
-        evaluation=evaluation, steps=steps,
-    )  # fmt: skip
+    results = collect(opened, **options, steps=steps)
     page = make_page(results, title)
     text = render(page).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +159,6 @@ def write(
         "omitted": [note.data() for note in results.omitted],
         "scores": None if scores is None else scores.rows,
         "permutation_test": None if scores is None else scores.test,
-        "figures": [] if figures is None else save_figures(page, Path(figures)),
     }
 
 
@@ -254,30 +251,14 @@ def columns_of(obs: pd.DataFrame, first: Sequence[str]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Field:
-    """Column of a table.
+    """Column of a table."""
 
-    Attributes
-    ----------
-    name : str
-        Heading.
-    form : str or None
-        Format of numbers; None: text.
-    note : str
-        Explanation of the heading.
-    minor : bool
-        Hidden on narrow screens.
-    bar : bool
-        Whether a bar is drawn behind the number.
-    interval : bool
-        Whether entries are a value and the ends of its interval, which are drawn.
-    """
-
-    name: str
-    form: str | None = None
-    note: str = ""
-    minor: bool = False
-    bar: bool = False
-    interval: bool = False
+    name: str  # heading
+    form: str | None = None  # format of numbers; None: text
+    note: str = ""  # explanation of the heading
+    minor: bool = False  # whether narrow screens hide the column
+    bar: bool = False  # whether a bar is drawn behind the number
+    interval: bool = False  # whether entries are a value and the ends of its interval, which are drawn
 
 
 @dataclass(frozen=True)
@@ -757,9 +738,10 @@ def plan_table(plan: dict[str, Any]) -> Table:
 
 def change_table(number: int, patient: dict[str, Any], feature: str) -> Table:
     """Return the changes of a patient on the way to another label, the most certain first."""
+    has_types = any(row[0] != "all" for row in patient["rows"])
     fields = [
-        Field(feature.capitalize()), Field("Change", "+.2f"), Field("95% interval", "+.2f", interval=True),
-        Field("p", ".3f", "adjusted for all cell types and features"),
+        Field(f"{feature.capitalize()}, cell type" if has_types else feature.capitalize()), Field("Change", "+.2f"),
+        Field("95% interval", "+.2f", interval=True), Field("p", ".3f", "adjusted for all cell types and features"),
     ]  # fmt: skip
     rows = [
         [name if kind == "all" else f"{name}, {kind}", change, (change, low, high), p]
@@ -971,40 +953,3 @@ def prose(text: Any) -> Markup:
     parts = re.split(r"\b(\w+=(?:'[^']*'|[\w.]+))", visible(text))
     code = Markup("<code>{}</code>")
     return Markup("").join(part if k % 2 == 0 else code.format(part) for k, part in enumerate(parts))
-
-
-def save_figures(page: Page, folder: Path) -> list[str]:
-    """Draw the figures of the page with `pl`, each as PNG and SVG; return the names of the files."""
-    results, samples = page.results, page.samples
-    run, scores = results.run, results.evaluation
-    labels: Any = [samples.columns[0].text(s) or "unknown" for s in range(len(samples.names))]
-    drawings: dict[str, Callable[..., Any]] = {
-        "samples": partial(pl.embedding, samples.distances, labels),
-        "distances": partial(pl.clustermap, samples.distances, labels, names=samples.names),
-        "importance": partial(pl.importance, run.stored.metric),
-        "axes": partial(pl.components, run.stored.metric),
-    }
-    for column in page.cell_columns:
-        if column.values is not None and column.name != run.sample_key:
-            drawings[f"cells {column.name}"] = partial(pl.cells, run.cells, color=column.name, key=run.key)
-    if scores is not None and len(scores.rows) > 1:
-        rows = {row["method"]: (row["value"], row["low"], row["high"]) for row in scores.rows}
-        drawings["scores"] = partial(pl.scores, rows, reference=scores.chance)
-    if page.types is not None:
-        shares = {str(row[0]): row[2] or (None, None, None) for row in page.types.rows}
-        drawings["cell types"] = partial(pl.scores, shares, reference=0.0, name="share of the difference")
-    if "history" in run.entry:
-        drawings["training"] = partial(pl.history, run.entry["history"])
-    folder.mkdir(parents=True, exist_ok=True)
-    names = []
-    for title, draw in drawings.items():
-        stem = re.sub(r"\W+", "_", title.lower()).strip("_")
-        # Without a date and random identifiers the same figure is the same file.
-        with mpl.rc_context({**STYLE, "svg.hashsalt": stem}), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # the character is drawn as a box
-            figure = Figure(layout="constrained")
-            draw(ax=figure.add_subplot())
-            figure.savefig(folder / f"{stem}.png", facecolor="white")
-            figure.savefig(folder / f"{stem}.svg", transparent=True, metadata={"Date": None})
-        names += [f"{stem}.png", f"{stem}.svg"]
-    return names

@@ -19,7 +19,8 @@ from scipy import sparse
 
 from .. import baselines
 from .._anndata.cohort import CELL_TYPE, Labelled, read_cohort
-from .._anndata.store import EnsembleResults
+from .._anndata.store import EnsembleResults, stored_learner
+from .._internal.parallel import muted
 from .._internal.validation import number_groups
 from ..baselines.models import inner_folds
 from ..distributions import Distributions
@@ -33,7 +34,6 @@ from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2
 from ..evaluation.permutation import prepare_test
 from ..evaluation.scores import encode, score_codes
 from ..learning.splits import Split
-from ..learning.training import read_parameters
 from .run import BudgetError, Run, Steps, duration
 
 # Every class counts the same, in the score and in the votes of neighbours.
@@ -63,11 +63,12 @@ class Cohort:
         rule = params["genes"] if params.get("use_rep") is None else None
         if rule == "given":
             raise ValueError("the genes were given as a list, which the run does not store")
-        read = read_cohort(
-            run.source, run.sample_key, run.label_key, group_key=self.group_key, layer=params.get("layer"),
-            use_rep=params.get("use_rep"), genes=rule, n_cells=params.get("n_cells"), ordered=run.is_ordered,
-            cell_type_key=self.type_key, random_state=params.get("random_state", 0),
-        )  # fmt: skip
+        with muted():  # the page has warnings of its own
+            read = read_cohort(
+                run.source, run.sample_key, run.label_key, group_key=self.group_key, layer=params.get("layer"),
+                use_rep=params.get("use_rep"), genes=rule, n_cells=params.get("n_cells"), ordered=run.is_ordered,
+                cell_type_key=self.type_key, random_state=params.get("random_state", 0),
+            )  # fmt: skip
         points = read.D.points
         if sparse.issparse(points):
             # Dense points are several times as fast; they are used if they take no more memory.
@@ -123,10 +124,7 @@ class Cohort:
 
     def learner(self, **changes: Any) -> GroundMetricEnsemble | GroundMetricLearner:
         """Return an unfitted learner with the parameters of the run."""
-        kind = GroundMetricLearner if self.run.results is None else GroundMetricEnsemble
-        names = kind().get_params()
-        params = {name: value for name, value in read_parameters(self.run.learner).items() if name in names}
-        return kind(**{**params, "verbose": 0, "n_jobs": None, **changes})
+        return stored_learner(self.run.entry, **changes)
 
 
 @dataclass(frozen=True)
@@ -345,7 +343,7 @@ def _held_out_results(cohort: Cohort, steps: Steps) -> EnsembleResults:
         return run.results
     with steps.step(f"learning again with undivided groups of {cohort.group_key}"):
         numbers = cohort.numbers if run.is_ordered else None
-        learner: Any = cohort.learner()
+        learner: Any = cohort.learner(verbose=steps.verbose)
         y = cohort.read.y if numbers is None else numbers
         learner.fit(cohort.metric_features, y, groups=cohort.read.groups, strata=cohort.strata)
     return EnsembleResults.of(learner, cohort.read.D.names, np.asarray(cohort.read.y), numbers)

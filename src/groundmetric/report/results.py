@@ -18,7 +18,7 @@ import pandas as pd
 from scipy import sparse
 from scipy.stats import spearmanr
 
-from .._anndata.annotations import find_column, samples_of
+from .._anndata.annotations import cell_types_of, find_column, samples_of
 from .._anndata.store import N_TOP
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
@@ -280,11 +280,14 @@ def _batch_warnings(
         texts = []
         if explains:
             texts.append(
-                f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
-                f"({tested.neighbors_expected[k]:.0%} expected by chance, p = {tested.p[k]:.2g}), and {name} explains "
-                f"{tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by chance; "
-                f"{label_key} {tested.label_r2[k]:.0%})"
+                f"{name} explains {tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by "
+                f"chance, p = {tested.p[k]:.2g}; {label_key} explains {tested.label_r2[k]:.0%})"
             )
+            if tested.neighbors[k] > tested.neighbors_expected[k]:
+                texts.append(
+                    f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
+                    f"({tested.neighbors_expected[k]:.0%} expected by chance)"
+                )
         if associated:
             texts.append(
                 f"{name} is associated with {label_key} (Cramér's V {tested.association[k]:.2f}, "
@@ -449,7 +452,7 @@ def patient_changes(cohort: Cohort, steps: Steps) -> list[dict[str, Any]]:
     def compute() -> list[dict[str, Any]]:
         with steps.step("comparing single patients with other labels"):
             D, y = cohort.metric_features.equalize(REFIT_CELLS), cohort.read.y
-            ensemble: Any = cohort.learner(max_points=REFIT_CELLS)
+            ensemble: Any = cohort.learner(max_points=REFIT_CELLS, verbose=steps.verbose)
             ensemble.fit(D, y, groups=cohort.read.groups, strata=cohort.strata)
             if not ensemble.fitted_.design:
                 return []  # no members that were trained without a given pair of patients
@@ -546,14 +549,8 @@ def _drawn_samples(run: Run) -> tuple[np.ndarray, np.ndarray]:
     return run.cells.obs[f"{run.key}_sampled"].to_numpy(dtype=bool), samples.names[samples.codes]
 
 
-def cell_types(run: Run, type_key: str) -> np.ndarray:
-    """Return the type of each cell as text."""
-    column = run.cells.obs[type_key]
-    return column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
-
-
 def _type_codes(run: Run, type_key: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.unique(cell_types(run, type_key)[rows], return_inverse=True)
+    return np.unique(cell_types_of(run.cells.obs, type_key)[rows], return_inverse=True)
 
 
 def cell_relevance(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) -> np.ndarray:
@@ -620,7 +617,7 @@ def find_axes(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) -
 
     def compute() -> dict[str, Any]:
         with steps.step("computing the axes of the learned space", required=True):
-            types = None if type_key is None else cell_types(run, type_key)[cells.places]
+            types = None if type_key is None else cell_types_of(run.cells.obs, type_key)[cells.places]
             identity = GroundMetric(np.eye(cells.D.shape[1]))
             axes = canonical_axes(
                 identity, cells.D, cells.y, annotation=types, max_partners=PARTNERS, n_jobs=steps.n_jobs
@@ -705,7 +702,7 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
 
 def type_composition(run: Run, type_key: str) -> pd.DataFrame:
     """Return the mean share of each cell type in the samples of each label, a row per label."""
-    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), cell_types(run, type_key))
+    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), cell_types_of(run.cells.obs, type_key))
     shares = counts.div(counts.sum(axis=1), axis=0)
     return shares.groupby(run.classes.reindex(shares.index).to_numpy()).mean()
 

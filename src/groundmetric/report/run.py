@@ -26,6 +26,7 @@ from .._anndata.store import (  # fmt: skip
     EnsembleResults,
     Stored,
     check_parts,
+    plain_parameters,
     predictor_of,
     read_entry,
 )
@@ -40,7 +41,6 @@ FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run
 CACHE_FORMAT = 8  # entries of other formats are computed again
 MAX_VALUES = 5  # ordered labels with more different values are compared by thirds
-START_SECONDS = 5.0  # time that imports and reading the run take before the first step
 TOLERANCE = 1.2  # a budget is kept if the report takes at most this multiple of it
 
 
@@ -71,7 +71,7 @@ class Steps:
 
     @property
     def elapsed(self) -> float:
-        return START_SECONDS + time.monotonic() - self.started
+        return time.monotonic() - self.started
 
     @property
     def remaining(self) -> float:
@@ -166,7 +166,7 @@ class Run:
     @property
     def learner(self) -> dict[str, Any]:
         """Parameters of the learner."""
-        return {name: _plain(value) for name, value in self.entry["learner"].items()}
+        return plain_parameters(self.entry["learner"])
 
     @property
     def group_key(self) -> str | None:
@@ -271,10 +271,3 @@ def _read_findings(path: Path) -> dict[str, Any]:
         version = findings.get("groundmetric", "(unknown version)")
         raise ValueError(f"{str(path)!r} of groundmetric {version} lacks {lacking[0]!r}: run groundmetric learn again")
     return findings
-
-
-def _plain(value: Any) -> Any:
-    """Return a number or text; an array of names as a tuple."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.kind in "biuf" else tuple(map(str, value))
-    return value.item() if isinstance(value, np.generic) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .._anndata.annotations import Annotations, CohortWarning, Features, Selected, check_draw, draw
-from .._anndata.source import Source, list_names, moments, project, read, warn_of_counts
+from .._anndata.source import Source, moments, project, read, warn_of_counts
 from .._anndata.store import EnsembleResults, Predictor, Stored, learner_entry, pack_predictor
 from .._internal.parallel import muted, write_line
 from .._internal.types import CellsLike, GenesLike
@@ -116,8 +117,8 @@ def _warn_of_small_samples(D: Distributions) -> None:
             effect = f"all samples are compared by {size} cells each"
         smallest = D.names[int(D.sizes.argmin())]
         warnings.warn(
-            f"{small.size} of {len(D)} samples have fewer than {_MIN_CELLS} cells ({smallest!r} has {D.sizes.min()}), "
-            f"and {effect}: drop samples with few cells",
+            f"samples with fewer than {_MIN_CELLS} cells: {small.size} of {len(D)} ({smallest!r} has {D.sizes.min()}); "
+            f"{effect}; drop samples with few cells",
             CohortWarning,
             stacklevel=4,
         )
@@ -142,8 +143,10 @@ def make_learner(method: str, options: dict[str, Any], random_state: int) -> Lea
         if owner is not None:
             problem = f", which is an option of method={owner!r}, not of {method!r}: leave it out"
             raise ParameterError(name, value, problem, {"method": owner})
-        hint = "adata.raw is not read, use a layer (layer=…); " if name == "use_raw" else ""
-        raise TypeError(f"method={method!r} has no option {name!r}: {hint}{list_names(name, names[method])}")
+        similar = difflib.get_close_matches(name, names[method], n=1, cutoff=0.5)
+        hint = f": did you mean {similar[0]!r}?" if similar else ""
+        hint = ": adata.raw is not read; give a layer (layer=…)" if name == "use_raw" else hint
+        raise TypeError(f"method={method!r} has no option {name!r}{hint} (options: {', '.join(sorted(names[method]))})")
     target = options.get("target", "classes")
     if isinstance(target, list | tuple) or isinstance(resolve_target(target), Distances | Survival):
         raise ParameterError(

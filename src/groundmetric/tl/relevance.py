@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,14 @@ from sklearn.neighbors import NearestNeighbors
 
 from .._anndata.annotations import Annotations, Features, draw, find_column, samples_of
 from .._anndata.source import Source, project
-from .._anndata.store import drawn_cells, read_entry
+from .._anndata.store import drawn_cells, read_entry, stored_learner
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators._base import class_shares
 from ..interpret.flows import Shipments, for_each_pair, partners
 from ..learning.splits import folds
-from ..learning.training import read_parameters
 from ..metrics.base import GroundMetric
-from .learn import Learner, fit, make_learner
+from .learn import fit
 
 if TYPE_CHECKING:
     import anndata as ad
@@ -68,7 +66,7 @@ def held_out_accuracy(
             training_rows = rows[samples.contains(training_labels.index, rows)]
             fitted, points = fit(
                 features, training_rows, replace(annotations, labels=training_labels),
-                same_learner(entry, params["random_state"], n_jobs), warn=False,
+                stored_learner(entry, n_jobs=n_jobs), warn=False,
                 redraw=redraw if params.get("resample") else None,
             )  # fmt: skip
             metric = fitted.learner.metric_
@@ -84,20 +82,6 @@ def held_out_accuracy(
             n_correct[test_rows] += classes[shares.argmax(axis=1)] == truth
             n_tested[test_rows] += 1
     return np.divide(n_correct, n_tested, out=np.full(n_tested.size, np.nan), where=n_tested > 0)
-
-
-def same_learner(entry: Mapping[str, Any], seed: int, n_jobs: int | None) -> Learner:
-    """Return an unfitted learner with the stored parameters."""
-    params = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in entry["learner"].items()
-    }
-    params = read_parameters(params)
-    if not isinstance(params.get("random_state"), numbers.Integral):
-        params["random_state"] = seed
-    method = "ensemble" if "ensemble" in entry else "ggml"
-    if method == "ensemble":
-        params["kinds"] = tuple(map(str, params["kinds"]))
-    return make_learner(method, {**params, "n_jobs": n_jobs, "verbose": 0}, seed)
 
 
 def cell_relevance(

@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 
 from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
 from .._anndata.source import Source, list_names, pieces, read
-from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry
+from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry, storable_parameters
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
@@ -130,7 +130,7 @@ def samples(
     result.obsm[f"X_{key}_distances"] = distances
     result.obsp[f"{key}_distances"] = distances
     result.uns[key] = {
-        "params": {name: value for name, value in stored.params.items() if value is not None},
+        "params": storable_parameters(stored.params),
         "out_of_bag": f"{key}_in_sample" in result.obsp,
     }
     if landmarks.size < len(units):
@@ -210,8 +210,7 @@ def average(
     >>> adata.obsm["X_groundmetric_average"].shape == (adata.n_obs, 2 + 10)
     True
     """
-    if not 0.0 <= weight <= 1.0:
-        raise ParameterError("weight", weight, ": expected a number from 0 (learned) to 1 (Euclidean)")
+    check_number("weight", weight, low=0, high=1)
     with Source(adata) as source:
         stored = read_entry(source.uns_entry(key), key, "adata")
         learned = np.asarray(source.representation(f"X_{key}"))
@@ -333,17 +332,10 @@ def set_neighbors(adata: Any, distances: np.ndarray, n_neighbors: int, use_rep: 
     directed = graph(np.exp(-excess / _widths(excess, nearest, smallest)[:, None])).astype(np.float32)
     adata.obsp["distances"] = graph(nearest)
     adata.obsp["connectivities"] = (directed + directed.T - directed.multiply(directed.T)).tocsr()
+    params = {"n_neighbors": n_neighbors, "method": "umap", "random_state": 0, "metric": "precomputed"}
     adata.uns["neighbors"] = {
-        "connectivities_key": "connectivities",
-        "distances_key": "distances",
-        "params": {
-            "n_neighbors": n_neighbors,
-            "method": "umap",
-            "random_state": 0,
-            "metric": "precomputed",
-            "use_rep": use_rep,
-        },
-    }
+        "connectivities_key": "connectivities", "distances_key": "distances", "params": {**params, "use_rep": use_rep},
+    }  # fmt: skip
 
 
 def _widths(excess: np.ndarray, nearest: np.ndarray, smallest: np.ndarray) -> np.ndarray:

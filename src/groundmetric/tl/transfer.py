@@ -15,7 +15,7 @@ from .._anndata.annotations import check_draw, constant_columns, draw, samples_o
 from .._anndata.source import PANEL, Moments, Source, moments, project, read, warn_of_counts
 from .._anndata.store import Stored, Trained, in_order, trained_from
 from .._internal.types import CellsLike
-from .._internal.validation import ParameterError
+from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..estimators import TransportClassifier, UnfamiliarWarning
@@ -189,8 +189,7 @@ def project_samples(
 ) -> ProjectedSamples:
     """Return the results of `transfer` without writing to the source."""
     check_draw(n_cells, random_state)
-    if not 0.0 <= max_missing <= 1.0:
-        raise ParameterError("max_missing", max_missing, ": expected a share from 0 to 1")
+    check_number("max_missing", max_missing, low=0, high=1)
     stored, key = trained.stored, trained.stored.key
     sample_key = sample_key or stored.params.get("sample_key")
     layer = layer or stored.params.get("layer")
@@ -211,8 +210,8 @@ def project_samples(
         is_training = np.array([name in set(training) for name in samples.names])
         if is_training.any():
             warnings.warn(
-                f"{is_training.sum()} samples have the name of a training sample (e.g. "
-                f"{samples.names[is_training][0]!r}): their labels are not predicted; rename them if they are new",
+                f"samples with the name of a training sample: {is_training.sum()} (e.g. "
+                f"{samples.names[is_training][0]!r}); their labels are not predicted: rename them if they are new",
                 UserWarning,
                 stacklevel=3,
             )
@@ -288,24 +287,23 @@ def match_genes(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np
     repeated = names[names.duplicated()].intersection(genes)
     if len(repeated):
         raise ValueError(
-            f"adata has {len(repeated)} genes of the metric more than once, e.g. {repeated[0]!r}: run "
+            f"adata has genes of the metric more than once ({len(repeated)}, e.g. {repeated[0]!r}): run "
             "adata.var_names_make_unique() first"
         )
     is_first = ~names.duplicated()  # `get_indexer` does not accept repeated names, even of genes outside the metric
     columns = np.flatnonzero(is_first)[names[is_first].get_indexer(genes)]
     missing = ~genes.isin(names)
-    n_missing = f"{missing.sum()} of {missing.size} genes of the metric are missing"
     if missing.mean() > max_missing:
         problem = (
-            f", but {n_missing}, e.g. {genes[missing][0]!r}; adata has names like {names[0]!r}: use the same kind of "
-            "names, or raise it"
+            f", but adata lacks {missing.sum()} of the {missing.size} genes of the metric, e.g. {genes[missing][0]!r}; "
+            f"adata has names like {names[0]!r}: use the same kind of names, or raise it"
         )
         raise ParameterError("max_missing", max_missing, problem)
     if missing.any():
         weight = stored.metric.importance()[missing].sum()
         warnings.warn(
-            f"{n_missing} ({weight:.1%} of the importance), e.g. {genes[missing][0]!r}: they are set to their mean in "
-            "training",
+            f"adata lacks {missing.sum()} of the {missing.size} genes of the metric ({weight:.1%} of the importance), "
+            f"e.g. {genes[missing][0]!r}: missing genes are set to their mean in training",
             UserWarning,
             stacklevel=5,
         )
