@@ -34,7 +34,7 @@ ONE = GroundMetricEnsemble(1, kinds=["univariate"])
 # On hundreds of rows; what these ask for is tested here on small cohorts: accuracy, shapes, sparse rows, lists.
 SLOW = {
     "check_classifiers_train", "check_regressors_train", "check_regressor_data_not_an_array",
-    "check_estimator_sparse_array",
+    "check_estimator_sparse_array", "check_estimator_sparse_matrix",
 }  # fmt: skip
 
 
