@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from anndata import AnnData
 
+from groundmetric._internal.validation import ParameterError
 from groundmetric.datasets import PAPER_DATASETS, cellxgene, portal
 
 ID = PAPER_DATASETS["breast"].dataset_id
@@ -153,8 +154,9 @@ def test_a_file_that_was_put_there_by_hand_needs_no_server(tmp_path, content, mo
 
 @pytest.mark.parametrize("dataset_id", ["brest", "../etc/passwd", "", f"{ID}/x"])
 def test_an_invalid_id_is_refused(server, dataset_id):
-    with pytest.raises(ValueError, match="dataset_id"):
+    with pytest.raises(ParameterError) as caught:
         cellxgene(dataset_id)
+    assert (caught.value.parameter, caught.value.value) == ("dataset_id", dataset_id)
     assert server.asked == []
 
 
