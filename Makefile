@@ -21,7 +21,7 @@ test: .venv/.test
 	@command -v chromedriver > /dev/null || \
 	  (timeout 600 sh -c "apt-get update -qq && apt-get install -y -qq chromium chromium-driver" > .venv/chromium.log 2>&1) || \
 	  echo "chromium could not be installed (.venv/chromium.log says why): tests that open the report in a browser are skipped"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0 $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
 # For the edit loop, under a minute: the core without slow files, ten examples per law.
 FAST_TESTS := tests/transport tests/learning tests/metrics tests/ensemble tests/_internal tests/test_distributions.py \

@@ -13,7 +13,7 @@ nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = False
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-PYTEST = ["python", "-m", "pytest", "-n", "2", "--dist", "loadfile", "--max-worker-restart=0"]
+PYTEST = ["python", "-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
 
 
 @nox.session(python="3.11")

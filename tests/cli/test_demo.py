@@ -6,6 +6,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric._internal.validation import ParameterError
 from groundmetric.cli import demo
 
 COHORT = {"n_samples_per_condition": 3, "cells_per_sample": 20, "n_genes": 120, "n_programme_genes": 5, "n_markers": 5}
@@ -39,8 +40,9 @@ def test_findings_are_those_of_the_report_beside_the_simulation(made):
 def test_the_same_seed_gives_the_same_page_and_replaces_an_earlier_demo(made, tmp_path):
     folder, findings = made
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(ValueError, match="earlier"):
+    with pytest.raises(ParameterError) as caught:
         demo.make_demo(tmp_path, seed=3, **SMALL)
+    assert (caught.value.parameter, caught.value.value) == ("output", str(tmp_path))
     repeated = demo.make_demo(folder, seed=3, **SMALL)
     for name in ("summary", "truth", "warnings", "files"):
         assert repeated[name] == findings[name], name

@@ -90,12 +90,12 @@ def serial(cohort):
 def wait_for_both(client):
     """Wait until the nanny has replaced a killed worker; if that fails, start two new workers."""
     try:
-        client.wait_for_workers(2, timeout=20)
+        client.wait_for_workers(2, timeout=60)
     except TimeoutError:
         client.cluster.scale(0)
         time.sleep(1.0)
         client.cluster.scale(2)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=240)
 
 
 @pytest.fixture
@@ -116,8 +116,13 @@ def on_dask(client, eager, monkeypatch):
 
 
 def kill_a_worker(client):
-    """Kill a worker (kill -9); its nanny replaces it."""
-    os.kill(sorted(client.run(os.getpid).items())[0][1], signal.SIGKILL)
+    """Kill a worker (kill -9); its nanny replaces it.
+
+    Nannies of this process have the process ids: a worker that was killed before could lose a question for its id.
+    """
+    while not (alive := [nanny for nanny in client.cluster.workers.values() if nanny.is_alive()]):
+        time.sleep(0.1)
+    os.kill(alive[0].pid, signal.SIGKILL)
 
 
 @noisy
@@ -210,7 +215,7 @@ def test_tasks_that_end_every_worker_are_an_error(client, monkeypatch):
         assert os.getpid() != parent_pid  # killing this process would end the other tests
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(parallel, "_NO_WORKERS", 60.0)
+    monkeypatch.setattr(parallel, "_NO_WORKERS", 600.0)
     wait_for_both(client)
     with pytest.raises(RuntimeError, match="want of memory"):
         dict(DaskBackend(client).run(end_the_worker, [0]))
@@ -231,6 +236,13 @@ def test_without_a_scheduler_it_goes_on_here():
 @noisy
 def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(cohort, eager, serial, monkeypatch):
     monkeypatch.setattr(parallel, "_NO_WORKERS", 1.0)
+    waits, wait = [], distributed.wait
+
+    def counted_wait(futures, **options):
+        waits.append(len(futures))
+        return wait(futures, **options)
+
+    monkeypatch.setattr(distributed, "wait", counted_wait)
     with (
         distributed.LocalCluster(n_workers=0, **ONE_THREAD) as cluster,
         distributed.Client(cluster) as client,
@@ -238,9 +250,8 @@ def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(cohort, 
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
-        started = time.monotonic()
         assert_array_equal(gm.pairwise_distances(cohort), serial)
-        assert time.monotonic() - started < 10.0
+    assert len(waits) == 1
     assert [
         "no workers for 1 s" in str(warning.message) for warning in caught if warning.category is ClusterWarning
     ] == [True]
@@ -249,7 +260,6 @@ def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(cohort, 
 @noisy
 def test_workers_that_are_all_lost_are_waited_for_once(monkeypatch):
     monkeypatch.setattr(parallel, "_NO_WORKERS", 1.0)
-    monkeypatch.setattr(parallel, "_FETCH", 1.0)  # answers lost with their worker
     this_thread = threading.get_ident()
     with (
         distributed.LocalCluster(n_workers=1, **ONE_THREAD) as cluster,
@@ -259,6 +269,7 @@ def test_workers_that_are_all_lost_are_waited_for_once(monkeypatch):
         warnings.simplefilter("always")
         answers = DaskBackend(client).run(lambda task: threading.get_ident(), list(range(20)))
         assert next(answers)[1] != this_thread
+        monkeypatch.setattr(parallel, "_FETCH", 1.0)  # answers are lost with their worker
         cluster.scale(0)
         threads = [thread for _, thread in answers]
     assert len(threads) == 19

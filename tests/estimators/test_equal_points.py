@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier, TransportKNeighborsRegressor
+from groundmetric._internal.validation import ParameterError
 from groundmetric.baselines import Euclidean, Summary
 from groundmetric.distributions import SmallSampleWarning
 from groundmetric.evaluation import Voting, compare, folds
@@ -128,10 +129,12 @@ def test_the_regressor_and_numbers_of_points():
 def test_other_numbers_are_refused(n_points):
     D = cohort(0, Y, UNEQUAL)
     for method in (TransportKNeighborsClassifier(n_points=n_points), GroundMetricLearner(n_points=n_points)):
-        with pytest.raises(ValueError, match="n_points"):
+        with pytest.raises(ParameterError) as caught:
             method.fit(D, Y)
-    with pytest.raises(ValueError, match="n_points"):
+        assert caught.value.parameter == "n_points"
+    with pytest.raises(ParameterError) as caught:
         compare({"e": Euclidean()}, D, Y, cv=2, voting=Voting(n_points=n_points))
+    assert caught.value.parameter == "n_points"
 
 
 def test_fresh_points_are_drawn_in_equal_numbers(tmp_path):

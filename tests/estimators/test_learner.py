@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier
+from groundmetric._internal.validation import ParameterError
 from groundmetric.datasets import make_modes, synth_2d, synth_200d
 
 D, y = make_modes(6, 1.0, points_per_mode=5, offsets=(1.5, 10.5, 19.5), random_state=0)
@@ -68,8 +69,9 @@ def test_the_number_of_components(n_features, n_components, rank):
 
 
 def test_more_components_than_features_are_refused():
-    with pytest.raises(ValueError, match="n_components is 8, but there are only 7 features"):
+    with pytest.raises(ParameterError) as caught:
         learner(n_components=8).fit(D, y)
+    assert (caught.value.parameter, caught.value.value) == ("n_components", 8)
 
 
 def test_transform_is_the_metrics_projection_of_points_and_of_distributions():

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
+from groundmetric._internal.validation import ParameterError
 from groundmetric.estimators.preprocessing import SelectedFeatures
 from groundmetric.evaluation import Voting, compare, folds
 
@@ -85,8 +86,9 @@ def test_a_comparison_gives_it_groups_and_scores(cohort):
 
 
 def test_an_impossible_rule_is_an_error(cohort):
-    with pytest.raises(ValueError, match="rule is 0"):
+    with pytest.raises(ParameterError) as caught:
         SelectedFeatures(gm.baselines.Euclidean(), 0).fit(*cohort)
+    assert (caught.value.parameter, caught.value.value) == ("rule", 0)
 
 
 def test_steps_on_points_in_a_pipeline_are_the_steps_beforehand(cohort):

@@ -233,8 +233,8 @@ SMALL = gm.GroundMetricEnsemble(4, kinds=["univariate"], random_state=0)
 def test_an_ensemble_is_tested_by_its_held_out_score():
     D, y = _ensemble_cohort(0, shift=3.0)
     for method in (SMALL, gm.TransportClassifier(SMALL)):
-        result = permutation_test(method, D, y, n_permutations=19, random_state=0)
-        assert result.p == pytest.approx(1 / 20)
+        result = permutation_test(method, D, y, n_permutations=9, random_state=0)
+        assert result.p == pytest.approx(1 / 10)
         assert result.score == "log_probability"
         assert result.statistic == gm.GroundMetricEnsemble(4, kinds=["univariate"], random_state=0).fit(D, y).score_
 
@@ -242,7 +242,7 @@ def test_an_ensemble_is_tested_by_its_held_out_score():
 def test_statistics_are_named():
     D, y = _ensemble_cohort(0, shift=1.0)
     combined, score, association = (
-        permutation_test(SMALL, D, y, n_permutations=9, statistic=name, random_state=0)
+        permutation_test(SMALL, D, y, n_permutations=4, statistic=name, random_state=0)
         for name in ("combined", "score", "association")
     )
     assert set(score.p_values) == {"held-out score", "map separation"}
@@ -258,8 +258,9 @@ def test_statistics_are_named():
     for name, p in combined.p_values.items():
         assert p == {**score.p_values, **association.p_values}[name]
     assert combined.to_dict()["p_values"] == combined.p_values
-    with pytest.raises(ParameterError, match="statistic"):
+    with pytest.raises(ParameterError) as caught:
         permutation_test(SMALL, D, y, n_permutations=9, statistic="best")
+    assert (caught.value.parameter, caught.value.value) == ("statistic", "best")
 
 
 def test_settings_of_the_ensemble_matter():
@@ -313,12 +314,12 @@ def test_numbers_of_points_are_no_association():
 
 
 def test_an_ensemble_finds_nothing_where_labels_say_nothing():
-    """Check the combined p-value and that of the map, from refits."""
+    """Check the combined p-value and that of the map, from refits; each of both fails by chance in 0.1 % of runs."""
     tests = [
-        permutation_test(SMALL, *_ensemble_cohort(seed, 0.0), n_permutations=9, random_state=seed) for seed in range(12)
+        permutation_test(SMALL, *_ensemble_cohort(seed, 0.0), n_permutations=4, random_state=seed) for seed in range(12)
     ]
     for p in ([test.p for test in tests], [test.p_values["map separation"] for test in tests]):
-        assert np.sum(np.array(p) <= 0.1) <= binom.ppf(0.999, 12, 0.1)
+        assert np.sum(np.array(p) <= 0.2) <= binom.ppf(0.999, 12, 0.2)
         assert max(p) > 0.3
 
 
@@ -357,23 +358,23 @@ def test_numbers_are_tested_by_held_out_scores():
     values = D.means()[:, 2]
     ordered = gm.GroundMetricEnsemble(4, kinds=["univariate"], target="ordered", random_state=0)
     for method in (ordered, gm.TransportRegressor(SMALL)):
-        result = permutation_test(method, D, values, n_permutations=19, random_state=0)
-        assert result.p == pytest.approx(1 / 20)
+        result = permutation_test(method, D, values, n_permutations=9, random_state=0)
+        assert result.p == pytest.approx(1 / 10)
         assert result.score == "log_likelihood"
     shuffled = np.random.RandomState(1).permutation(values)
-    assert permutation_test(gm.TransportRegressor(SMALL), D, shuffled, n_permutations=19, random_state=0).p > 0.05
+    assert permutation_test(gm.TransportRegressor(SMALL), D, shuffled, n_permutations=9, random_state=0).p > 0.1
 
 
 def test_survival_times_are_tested():
     D, _ = _ensemble_cohort(0, 0.0)
     times = np.zeros(20, dtype=[("event", bool), ("time", float)])
     times["time"], times["event"] = np.exp(2.0 * D.means()[:, 2]), np.arange(20) != 5
-    result = permutation_test(gm.TransportSurvival(SMALL), D, times, n_permutations=19, random_state=0)
-    assert result.p == pytest.approx(1 / 20)
+    result = permutation_test(gm.TransportSurvival(SMALL), D, times, n_permutations=9, random_state=0)
+    assert result.p == pytest.approx(1 / 10)
     assert result.score == "log_likelihood"
     assert result.statistic == gm.TransportSurvival(SMALL).fit(D, times).ensemble_.score_
     shuffled = np.random.RandomState(1).permutation(times)
-    assert permutation_test(gm.TransportSurvival(SMALL), D, shuffled, n_permutations=19, random_state=0).p > 0.05
+    assert permutation_test(gm.TransportSurvival(SMALL), D, shuffled, n_permutations=9, random_state=0).p > 0.1
 
 
 def test_a_batch_that_goes_with_the_label_is_no_finding_within_strata():
@@ -382,7 +383,7 @@ def test_a_batch_that_goes_with_the_label_is_no_finding_within_strata():
     points = np.random.RandomState(0).normal(size=(16, 15, 6))
     points[:, :, 1] += 4.0 * batch[:, None]
     D = gm.Distributions(points.reshape(-1, 6), np.repeat(np.arange(16), 15))
-    within = permutation_test(SMALL, D, y, strata=batch, n_permutations=39, random_state=0)
+    within = permutation_test(SMALL, D, y, strata=batch, n_permutations=19, random_state=0)
     assert within.p > 0.1
     assert within.exchanged == "distributions within strata"
 

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
+from groundmetric._internal.validation import ParameterError
 from groundmetric.evaluation import concordance_index
 from groundmetric.learning import Survival, survival_percentiles
 from groundmetric.learning.labels import OrderedTarget, SurvivalTarget
@@ -262,8 +263,9 @@ def test_other_bad_input_of_survival_is_refused():
     y = surv(True, [1.0, 2.0, 3.0, 4.0])
     with pytest.raises(ValueError, match=r"risk has shape \(3,\)"):
         concordance_index(y[:3], [1.0, np.nan, 2.0])
-    with pytest.raises(ValueError, match="gap is -1"):
+    with pytest.raises(ParameterError) as caught:
         Survival(gap=-1.0)
+    assert (caught.value.parameter, caught.value.value) == ("gap", -1.0)
     with pytest.raises(ValueError, match="the labels give no triplet to learn from: lower the `gap`"):
         GroundMetricLearner(target=Survival(gap=0.9)).fit(D, y)
     with pytest.raises(ValueError, match="class_weight is 'balanced', but `target` contains no classes"):

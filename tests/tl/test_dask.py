@@ -11,7 +11,7 @@ import groundmetric as gm
 
 da = pytest.importorskip("dask.array")
 
-OPTIONS = {"sample_key": "sample", "label_key": "condition", "n_cells": 20, "max_epochs": 3}
+OPTIONS = {"sample_key": "sample", "label_key": "condition", "n_cells": 20, "max_epochs": 3, "n_members": 2}
 pytestmark = pytest.mark.filterwarnings("ignore:.*max_epochs")
 KINDS = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "dense": lambda matrix: matrix.toarray()}
 

@@ -9,6 +9,7 @@ import pytest
 import groundmetric as gm
 from groundmetric._anndata.annotations import draw, samples_of
 from groundmetric._anndata.source import read
+from groundmetric._internal.validation import ParameterError
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning.checkpoint import Checkpoints
 
@@ -85,8 +86,9 @@ def test_samples_without_a_label_and_held_out_samples(cohort, monkeypatch):
 
 
 def test_all_cells_cannot_be_resampled(cohort):
-    with pytest.raises(ValueError, match="n_cells is None"):
+    with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, **OPTIONS, n_cells=None, resample=True)
+    assert (caught.value.parameter, caught.value.value) == ("n_cells", None)
 
 
 FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 10}

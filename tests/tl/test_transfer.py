@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
+from groundmetric._internal.validation import ParameterError
 from groundmetric.estimators import UnfamiliarWarning
 
 
@@ -207,8 +208,9 @@ def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path
         np.testing.assert_array_equal(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"])
         assert result.obs_names.tolist() == plain[0].obs_names.tolist()
         assert "groundmetric_predicted" not in result.obs
-    with pytest.raises(ValueError, match="sample_key is None, but a bare metric"):
+    with pytest.raises(ParameterError) as caught:
         transfer(new, metric)
+    assert (caught.value.parameter, caught.value.value) == ("sample_key", None)
     with pytest.raises(ValueError, match="lacks feature names"):
         transfer(new, gm.GroundMetric(metric.components))
 
@@ -266,8 +268,9 @@ def test_values_on_another_scale_are_an_error_unless_forced(halves):
     scaled.X = (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
     with pytest.raises(ValueError, match="they look standardised"):
         transfer(scaled, train)
-    with pytest.raises(ValueError, match="max_missing is 20"):
+    with pytest.raises(ParameterError) as caught:
         transfer(new, train, max_missing=20)
+    assert (caught.value.parameter, caught.value.value) == ("max_missing", 20)
 
 
 def test_after_learning_from_raw_counts_these_are_the_scale(halves):
@@ -285,8 +288,9 @@ def test_numbers_as_labels_and_another_column_of_samples(halves):
     train.obs["stage"] = (train.obs["condition"] == "disease").astype(int)
     gm.tl.learn(train, "sample", "stage", n_cells=40, max_epochs=4)
     new.obs = new.obs.rename(columns={"sample": "who"})
-    with pytest.raises(ValueError, match=r"sample_key is 'sample', but obs has no such column"):
+    with pytest.raises(ParameterError) as caught:
         transfer(new, train)
+    assert (caught.value.parameter, caught.value.value) == ("sample_key", "sample")
     result, _ = transfer(new, train, sample_key="who")
     assert result.obs["groundmetric_predicted"].astype(int).tolist() == [0, 0, 1, 1]
 

@@ -1,10 +1,10 @@
 """Distances kept pair by pair: only missing ones are computed, and no accident gives a wrong one."""
 
+import signal
 import struct
 import subprocess
 import sys
 import textwrap
-import time
 import warnings
 
 import numpy as np
@@ -143,25 +143,35 @@ def test_two_stores_on_one_file_lose_nothing(tmp_path):
 
 
 def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
-    """Kill the process (kill -9) three times while distances are computed and written."""
+    """End the process without cleanup, three times, while distances are computed and written.
+
+    A timer of the process itself does so: it cannot finish before another process has noticed that it started.
+    """
     script = textwrap.dedent("""
+        import signal
         import sys
         import numpy as np
         import groundmetric as gm
         from groundmetric.transport import cohort
+        from groundmetric.transport.cache import DistanceCache
         cohort._MOST_PAIRS = 5
+        n_writes, seconds, put = int(sys.argv[2]), float(sys.argv[3]), DistanceCache.put
+        def put_and_start_timer(self, keys, values):
+            global n_writes
+            put(self, keys, values)
+            n_writes -= 1
+            if n_writes == 0:
+                signal.setitimer(signal.ITIMER_REAL, seconds)  # the kernel ends the process
+        DistanceCache.put = put_and_start_timer
         rng = np.random.default_rng(0)
         D = gm.Distributions(rng.normal(size=(4000, 2)), np.repeat(np.arange(40), 100))
         gm.pairwise_distances(D, keep=sys.argv[1])
     """)
     path, random, n_stored = tmp_path / "d", np.random.default_rng(0), 0
     for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-c", script, str(path)])
-        while child.poll() is None and len(DistanceCache(path)) == n_stored:
-            time.sleep(0.002)
-        time.sleep(random.uniform(0.0, 0.03))
-        child.kill()
-        child.wait()
+        arguments = [str(path), str(random.integers(1, 10)), str(random.uniform(1e-4, 0.03))]
+        child = subprocess.run([sys.executable, "-c", script, *arguments], check=False)
+        assert child.returncode == -signal.SIGALRM
         before, n_stored = n_stored, len(DistanceCache(path))
         assert before < n_stored < 780
     rng = np.random.default_rng(0)
