@@ -176,8 +176,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     results depend neither on the number of points nor on the order of the input.
 
     In cohorts of more than 256 distributions, each distribution is compared with 128 landmarks, which are chosen by
-    name, the triplet loss of a "learned" member uses at most 128 distributions and the likelihood of a "linear" member 40. Time and memory are then
-    proportional to the number of distributions.
+    name, the triplet loss of a "learned" member uses at most 128 distributions, and the likelihood of a "linear" member
+    40. Time and memory are then proportional to the number of distributions.
 
     Parameters
     ----------
