@@ -124,9 +124,9 @@ def with_first(value):
 
 FLOATS = [
     "weights", "metric", "model0.columns", "model0.axes", "model0.coefficients", "model0.mixture", "scaling0.centre",
-    "scaling0.scale", "scaling0.clusters", "view0.points", "view0.weights", "view0.nearest", "view1.mean", "view1.scale",
-    "view1.x",
-    "view5.weights", "view7.weights", "view8.weights", "modality0.points", "modality0.weights", "modality0.quantiles",
+    "scaling0.scale", "scaling0.clusters", "view0.points", "view0.weights", "view0.nearest", "view1.mean",
+    "view1.scale", "view1.x", "view5.weights", "view7.weights", "view8.weights", "modality0.points",
+    "modality0.weights", "modality0.quantiles",
 ]  # fmt: skip
 
 
