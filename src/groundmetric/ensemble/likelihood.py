@@ -11,7 +11,9 @@ import numpy as np
 
 from .._internal.parallel import Threads
 from ..distributions import Distributions
-from ..learning.objective import Adam, LinearModel
+from ..learning.objective import Adam
+from ..transport.pairs import pair_transport
+from ..transport.problem import Masses
 from .stacking import Target
 
 # A longer optimisation, or larger steps, fits the training distributions better and new ones worse.
@@ -41,14 +43,13 @@ def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray, see
     array of shape (n_components, n_features)
         Components.
     """
-    n, n_features = len(D), start.shape[1]
-    model = LinearModel(len(start), np.ones(n_features), np.zeros(n_features))
-    pairs = model.pairs(D, *np.triu_indices(n, 1), threads=Threads(1))
-    first, second, everything = pairs.first, pairs.second, np.arange(pairs.first.size)
+    n, points = len(D), D.points
+    transport = pair_transport(Masses.of(D), *np.triu_indices(n, 1), len(start), threads=Threads(1))
+    first, second, pairs = transport.first, transport.second, np.arange(transport.first.size)
 
     def distances(components: np.ndarray) -> np.ndarray:
-        pairs.place(components, np.arange(n), learning=True)
-        return pairs.solve(everything)
+        transport.move_all(points @ components.T)
+        return transport.solve(pairs)
 
     median = float(np.median(distances(start)))
     if median <= 0.0:  # most distributions coincide
@@ -62,7 +63,7 @@ def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray, see
         kernel = np.zeros((n, n))
         kernel[first, second] = kernel[second, first] = np.exp(d.min() - d)
         slopes = target.leave_one_out(kernel)[1]
-        gradient = pairs.gradient(everything, (slopes + slopes.T)[first, second])
+        gradient = transport.pull(pairs, (slopes + slopes.T)[first, second]).T @ points
         optimiser.learning_rate = size * 0.5 * (1.0 + np.cos(np.pi * step / _N_STEPS))
         components = optimiser.step(components, gradient + 2.0 * _STRENGTH / squared_norm * components)
     return components
