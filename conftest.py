@@ -10,7 +10,7 @@ import os
 for _library in ("OPENBLAS", "MKL"):  # before numpy is imported; workers and subprocesses inherit it
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
-_NEEDS = {"neural/*": "torch", "integrations/patpy.py": "patpy", "integrations/pertpy.py": "pertpy"}
+_NEEDS = {"neural.py": "torch", "integrations/patpy.py": "patpy", "integrations/pertpy.py": "pertpy"}
 collect_ignore_glob = [
     f"src/groundmetric/{where}" for where, name in _NEEDS.items() if not importlib.util.find_spec(name)
 ]

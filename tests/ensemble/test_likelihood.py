@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric import Distributions, pairwise_distances
 from groundmetric.ensemble import Classes, Numbers
-from groundmetric.ensemble.likelihood import maximise_likelihood
+from groundmetric.ensemble.members import maximise_likelihood
 
 from ..estimators.cohorts import PLANTED, cohort
 

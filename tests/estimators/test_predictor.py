@@ -355,7 +355,7 @@ def test_files_that_are_none_or_damaged_are_named(classifier, regressor, tmp_pat
         with pytest.raises(ValueError, match="its content does not match its checksum"):
             TransportClassifier.load(path)
     write_arrays(path, FORMAT, 9, {}, {})
-    with pytest.raises(ValueError, match="format version 9, this groundmetric reads 4: update"):
+    with pytest.raises(ValueError, match="format version 9, this groundmetric reads 5: update"):
         TransportClassifier.load(path)
     with pytest.raises(NotFittedError):
         TransportClassifier().save(path)

@@ -1,6 +1,7 @@
 """Held-out scores, baselines and the permutation test of a report."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_permutations_fit_the_budget(run, monkeypatch):
     with pytest.raises(BudgetError, match="99 permutations take about 3 min 18 s"):  # 15 cannot reach p = 0.05
         permutation_test(Cohort(run, None), 99, Steps(budget=30.0))
     with pytest.raises(BudgetError, match="no time remained"):
-        permutation_test(Cohort(run, None), 99, Steps(budget=1.0))
+        permutation_test(Cohort(run, None), 99, Steps(budget=1.0, started=time.monotonic() - 2.0))
 
 
 def test_ordered_labels_are_scored_by_r2_and_tested():

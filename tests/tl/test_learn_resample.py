@@ -74,7 +74,7 @@ def test_the_genes_that_tell_the_conditions_apart_are_found(cohort):
 def test_samples_without_a_label_and_held_out_samples(cohort, monkeypatch):
     missing = cohort.obs["sample"].isin(["S01"])
     cohort.obs["condition"] = cohort.obs["condition"].astype(object).mask(missing)
-    with pytest.warns(UserWarning, match="have no label"):
+    with pytest.warns(UserWarning, match="without a label"):
         gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
     assert cohort.obsm["X_groundmetric"].shape[0] == cohort.n_obs
     turns = []

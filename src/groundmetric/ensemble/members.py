@@ -7,7 +7,7 @@ metric on their principal components:
   are from unlike than from like ones if only this feature is transported.
 - "anova": the weight is a moderated F statistic of the quantile functions of the feature.
 - "learned": the weights of "univariate" are the start of a `GroundMetricLearner` with a diagonal form.
-- "linear": W of ten rows maximises the leave-one-out likelihood of the labels (see `likelihood`), from the principal
+- "linear": W of ten rows maximises the leave-one-out likelihood of the labels (see `maximise_likelihood`), from the principal
   axes as start.
 
 Members are trained on unions of cross-validation folds, which are keyed by name. For the prediction of fold f, a kernel
@@ -39,11 +39,14 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
 
 from .._internal.files import Damaged
-from .._internal.parallel import progress_bar, run_in_threads
+from .._internal.parallel import Threads, progress_bar, run_in_threads
 from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
+from ..learning.objective import Adam
 from ..metrics.base import GroundMetric
 from ..transport import pairwise
+from ..transport.pairs import pair_transport
+from ..transport.problem import Masses
 from .geometry import (
     ArrayReader,
     Description,
@@ -55,7 +58,6 @@ from .geometry import (
     complete_distances,
     pack_distributions,
 )
-from .likelihood import maximise_likelihood
 from .stacking import Classes, Target
 
 EUCLIDEAN = "euclidean"
@@ -167,6 +169,13 @@ _VARIANCE_FLOOR = 0.05
 _MAX_TRAINING, _MAX_LIKELIHOOD = 128, 40
 # Rows of W of a "linear" member, and points per distribution in its training, at most.
 _RANK, _MAX_TRAINING_POINTS = 10, 50
+
+# Steps of "linear" members: a longer optimisation fits the training distributions better and new ones worse.
+_N_STEPS, _LEARNING_RATE = 30, 0.1
+# Weight of the squared norm of the components, relative to its value at the start.
+_STRENGTH = 0.1
+# Median distance at the start: distributions at the median distance have the weight exp(-2).
+_MEDIAN_DISTANCE = 2.0
 
 # Map the distributions that a member is trained on (in the coordinates of the member), their target, starting weights
 # and a seed to learned weights.
@@ -323,6 +332,56 @@ class _TrainingTasks(Sequence[Any]):
 def _train_member(task: tuple[Refine, Distributions, Target, np.ndarray, int]) -> np.ndarray:
     refine, D, target, start, seed = task
     return refine(D, target, start, seed)
+
+
+def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Learn components from `start` that maximise the leave-one-out likelihood, minus a penalty on their norm.
+
+    Each distribution is predicted by all others with the weights exp(-distance), as in neighbourhood components
+    analysis (Goldberger et al. 2005) and the supervised word mover's distance (Huang et al. 2016), but with exact
+    transport. The derivative holds the optimal plans fixed (Danskin's theorem), and every step starts warm from the
+    plans of the last.
+
+    Parameters
+    ----------
+    D : Distributions
+        Distributions to learn from; all pairs are compared.
+    target : Target
+        Their labels.
+    start : array of shape (n_components, n_features)
+        First components.
+    seed : int
+        Has no effect: the result is not random.
+
+    Returns
+    -------
+    array of shape (n_components, n_features)
+        Components.
+    """
+    n, points = len(D), D.points
+    transport = pair_transport(Masses.of(D), *np.triu_indices(n, 1), len(start), threads=Threads(1))
+    first, second, pairs = transport.first, transport.second, np.arange(transport.first.size)
+
+    def distances(components: np.ndarray) -> np.ndarray:
+        transport.move_all(points @ components.T)
+        return transport.solve(pairs)
+
+    median = float(np.median(distances(start)))
+    if median <= 0.0:  # most distributions coincide
+        return start
+    components = start * (_MEDIAN_DISTANCE / median)
+    squared_norm = float(np.square(components).sum())
+    size = _LEARNING_RATE * float(np.sqrt(squared_norm / components.size))
+    optimiser = Adam(size)
+    for step in range(_N_STEPS):
+        d = distances(components)
+        kernel = np.zeros((n, n))
+        kernel[first, second] = kernel[second, first] = np.exp(d.min() - d)
+        slopes = target.leave_one_out(kernel)[1]
+        gradient = transport.pull(pairs, (slopes + slopes.T)[first, second]).T @ points
+        optimiser.learning_rate = size * 0.5 * (1.0 + np.cos(np.pi * step / _N_STEPS))
+        components = optimiser.step(components, gradient + 2.0 * _STRENGTH / squared_norm * components)
+    return components
 
 
 def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:

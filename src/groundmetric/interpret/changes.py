@@ -188,16 +188,18 @@ def counterfactual(
     kinds = annotation_of(D, annotation)
     equal, codes_of_kinds = equalized_with_kinds(D, kinds)
     position = {str(n): d for d, n in enumerate(names)}
-    trained_on = np.array([[m.trained_on[position[str(n)]] for n in D.names] for m in fitted.members[""]])
-    diagonal = [member.columns for member in fitted.members[""] if member.kind in DIAGONAL]
-    columns = np.unique(np.concatenate(diagonal)) if diagonal else np.arange(D.shape[1])
+    # Features that a diagonal member selects have sharper changes than combinations of all features.
+    members = [m for m in fitted.members[""] if m.kind in DIAGONAL] or fitted.members[""]
+    trained_on = np.array([[m.trained_on[position[str(n)]] for n in D.names] for m in members])
+    selected = [m.columns for m in members if m.kind in DIAGONAL]
+    columns = np.unique(np.concatenate(selected)) if selected else np.arange(D.shape[1])
     changes, costs = [], []
     for partner in [*sides[0], *sides[1]]:
         eligible = np.flatnonzero(~trained_on[:, subject] & ~trained_on[:, partner])
         if eligible.size > _MAX_MEMBERS:
             random = keyed_generator(0, "counterfactual", *sorted([str(name), str(D.names[partner])]))
             eligible = np.sort(random.choice(eligible, _MAX_MEMBERS, replace=False))
-        metrics = [fitted.members[""][m].metric(fitted.geometries[""]) for m in eligible]
+        metrics = [members[m].metric(fitted.geometries[""]) for m in eligible]
         parts = [
             _by_kind(equal, codes_of_kinds, metric, subject, partner, columns, len(kinds.values)) for metric in metrics
         ]
