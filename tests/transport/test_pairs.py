@@ -257,6 +257,20 @@ def test_values_are_left_out_only_where_they_are_certainly_enough(cost, k):
     assert left_out > 20
 
 
+@pytest.mark.parametrize("cost", list(Cost))
+@pytest.mark.parametrize("size", [150, 420])  # float32 and int16 rough costs
+def test_a_solve_stops_between_rounds_and_continues_from_its_basis(cost, size):
+    D = cohort(np.random.default_rng(size), [size, size], 3)
+    whole, pairs = transport(D, cost=cost), transport(D, cost=cost)
+    values = whole.solve(everything(whole))
+    assert np.isinf(pairs.solve(everything(pairs), 0.9 * values)).all()
+    assert (pairs.lower(everything(pairs)) >= 0.9 * values).all()
+    assert (pairs.lower(everything(pairs)) <= values).all()
+    assert (pairs.upper(everything(pairs)) >= values * (1 - 1e-12)).all()
+    assert_allclose(pairs.solve(everything(pairs)), values, rtol=1e-12)
+    assert (pairs.answers.pivots < whole.answers.pivots).all()
+
+
 @pytest.mark.parametrize("scale", [1e-130, 1e-6, 1e6, 1e140])
 def test_what_is_certain_does_not_depend_on_the_units(scale):
     D = cohort(np.random.default_rng(0), [12, 15, 9], 3)

@@ -133,10 +133,10 @@ class Objective:
         1. Solve the near pairs of triplets that are violated even if both values are at their upper bounds. Most of
            these are active, and then need the exact near value in any case.
         2. Solve the far pairs, with permission to stop early. ``enough[pair]`` is the value from which on all triplets
-           with this far pair are satisfied. The solver returns infinity as soon as the potentials of the last solve,
-           made feasible for the new costs, prove that the value is at least this. `enough` is infinite, and the solve
-           exact, if a triplet is violated by the upper bounds (its gradient needs the plan of the far pair), or if the
-           pair is the near pair of another triplet (which needs its finite value).
+           with this far pair are satisfied. The solver returns infinity as soon as potentials, made feasible for the
+           new costs, prove that the value is at least this. `enough` is infinite, and the solve exact, if a triplet is
+           violated by the upper bounds (its gradient needs the plan of the far pair), or if the pair is the near pair
+           of another triplet (which needs its finite value).
         3. Solve the remaining near pairs of triplets that the far values of step 2 do not prove satisfied.
 
         In the result, NaN means that the pair was not solved, and infinity that its solve stopped at `enough`. Loss and

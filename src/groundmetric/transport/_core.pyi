@@ -31,8 +31,8 @@ def solve_pairs(
 ) -> None:
     """Solve the pairs `todo` exactly, each from its own basis if it has one.
 
-    If the potentials of a pair prove that its value is at least `enough`, only its potentials change, and the answer is
-    that bound. A negative `max_pivots` means 2000 pivots per point.
+    If potentials prove that the value of a pair is at least `enough`, before the first pivot or between rounds of
+    pivots, the answer is that bound. A negative `max_pivots` means 2000 pivots per point.
     """
 
 def fill_flows(todo: _Integers, points: Points, pairs: Pairs, bases: Bases) -> None:

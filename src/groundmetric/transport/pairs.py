@@ -149,7 +149,7 @@ class PairTransport:
     def solve(self, selected: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
         """Return exact values of the selected pairs; infinite if the value is proved to be at least `enough`.
 
-        The proof uses the potentials of the last solve and takes a fraction of the time of a solve.
+        The proof uses the potentials of the last solve, or those after every third round of pivots.
         """
         selected = np.ascontiguousarray(selected, np.int64)
         large = self._large[selected]

@@ -318,7 +318,7 @@ class Answers(NamedTuple):
     value: np.ndarray
     pivots: np.ndarray  # -1 if the basis of the warm start is infeasible for the masses
     optimal: np.ndarray
-    bound: np.ndarray  # bool: the value is a lower bound that reached `enough`, and the solve was skipped
+    bound: np.ndarray  # bool: the value is a lower bound that reached `enough`, where the solve stopped
 
 
 def no_answers(n_pairs: int) -> Answers:

@@ -487,7 +487,7 @@ nb::tuple scan_row(nb::handle costs, nb::handle levels, double limit) {
         const auto heights = span_of<const Rough>(levels, "levels");
         require(!row.empty() && row.size() % kBlock == 0 && heights.size() == row.size(), "rows must have whole blocks");
         const Scan<Rough>& scan = loops().scan<Rough>();
-        const auto [value, block] = scan.lowest(row.data(), heights.data(), size_of(row));
+        const auto [value, block] = scan.lowest(row.data(), heights.data(), size_of(row), std::nan(""));
         std::vector<Node> positions(row.size());
         const Index count = scan.at_most(row.data(), heights.data(), size_of(row), static_cast<Rough>(limit), positions.data());
         nb::list listed;

@@ -120,7 +120,7 @@ private:
         if (!(floors_[block] < limit_)) return;
         const double* heights = heights_.data() + block * kBlock;
         blocks_.fill_costs(x, block, costs_.data());
-        if (!(loops_.scan64.lowest(costs_.data(), heights, kBlock).value < limit_)) return;
+        if (!(loops_.scan64.lowest(costs_.data(), heights, kBlock, -kInfinite).value < limit_)) return;
         for (Index j = 0; j < kBlock; ++j)
             if (const double value = costs_[j] - heights[j]; value < limit_) insert(block * kBlock + j, value);
     }
@@ -267,6 +267,7 @@ public:
     }
 
     bool sharpen() { return false; }
+    bool suffices() const { return false; }
 
 private:
     const Tree& tree_;

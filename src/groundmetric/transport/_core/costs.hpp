@@ -194,7 +194,7 @@ public:
 
     /// The first of the cheapest sinks that are open; m if costs are NaN.
     Node cheapest_open(Index i) const {
-        const auto [value, block] = scan_.lowest(row(i), levels_.data(), width_);
+        const auto [value, block] = scan_.lowest(row(i), levels_.data(), width_, std::nan(""));
         return std::min(scan_.position(row(i), levels_.data(), block, value), static_cast<Node>(m_));
     }
 
@@ -223,8 +223,9 @@ public:
     /// costs time only: the caller prices each arc exactly, and `near` accounts for clipping.
     Best best(Index i, double potential) const {
         const double level = source_level(potential);
-        const auto [value, block] = scan_.lowest(row(i), levels_.data(), width_);
-        if (!(value < level - (is_integer ? kSlack16 + 2.0 * error_ : slack(level)))) return {0.0, 0};
+        const double limit = level - (is_integer ? kSlack16 + 2.0 * error_ : slack(level));
+        const auto [value, block] = scan_.lowest(row(i), levels_.data(), width_, limit);
+        if (!(value < limit)) return {0.0, 0};
         const Node j = scan_.position(row(i), levels_.data(), block, value);
         return j < m_ ? Best{value - level, j} : Best{0.0, 0};
     }
@@ -257,13 +258,13 @@ public:
         std::fill(raised.begin() + m_, raised.end(), Rough{0});
         for (Index i = 0; i < n_; ++i) {
             const Rough level = rounded_level(source_level(potential[i]));
-            const Rough lowest = std::min(scan_.lowest(row(i), levels_.data(), width_).value, level);
+            const Rough lowest = std::min(lowest_value(i, levels_), level);
             scan_.lower_to(row(i), halfway(level, lowest), width_, raised.data());
             std::fill(raised.begin() + m_, raised.end(), Rough{0});
         }
         double paid = 0.0, highest_source = 0.0, highest_sink = 0.0;
         for (Index i = 0; i < n_; ++i) {
-            const double level = scan_.lowest(row(i), raised.data(), width_).value;
+            const double level = lowest_value(i, raised);
             potential[i] = -(level / scale_ + offset_ - middle_);
             paid += static_cast<double>(a[i]) * level;
             highest_source = std::max(highest_source, std::fabs(level));
@@ -295,6 +296,10 @@ private:
         costs_ = costs_buffer_.of(n_ * width_);
         levels_ = levels_buffer_.of(width_);
         middle_ = 0.0;
+    }
+
+    Rough lowest_value(Index i, std::span<const Rough> levels) const {
+        return scan_.lowest(row(i), levels.data(), width_, -std::numeric_limits<double>::infinity()).value;
     }
 
     double source_level(double potential) const { return (middle_ - offset_ - potential) * scale_; }

@@ -30,14 +30,14 @@ inline constexpr double kLargest32 = 0x1p126;
 template <class Rough>
 struct Lowest {
     Rough value;
-    Node block;  // start of the first block that contains it
+    Node block;  // start of the first block that contains it, or 0
 };
 
 /// Scans of a row of rough costs; `width` is padded.
 template <class Rough>
 struct Scan {
-    /// Smallest costs[j] - levels[j].
-    Lowest<Rough> (*lowest)(const Rough* costs, const Rough* levels, Index width);
+    /// Smallest costs[j] - levels[j]; its block only if it is below the limit, or the limit is NaN.
+    Lowest<Rough> (*lowest)(const Rough* costs, const Rough* levels, Index width, double limit);
     /// First j of a block with costs[j] - levels[j] == value.
     Node (*position)(const Rough* costs, const Rough* levels, Node block, Rough value);
     /// All j with costs[j] - levels[j] <= limit, in order; returns their number.

@@ -111,7 +111,7 @@ public:
 
     /// Solve the pairs `todo`, each from its own basis if it has one; without a limit of pivots if that is negative.
     ///
-    /// If the potentials of a pair prove that its value is at least `enough`, only its potentials change.
+    /// A solve stops as soon as potentials prove that its value is at least `enough`.
     void solve(std::span<const std::int64_t> todo, std::span<const double> enough, const Points& points,
                const Pairs& pairs, const Bases& bases, std::int64_t max_pivots, const Results& results) {
         for (std::size_t k = 0; k < todo.size(); ++k) {
@@ -125,8 +125,8 @@ public:
             });
             results.value[p] = result.value;
             results.bound[p] = result.status == Status::bounded;
-            if (results.bound[p]) continue;
             bases.warm[p] = result.status != Status::unfit;
+            if (results.bound[p]) continue;
             results.pivots[p] = result.status == Status::unfit ? -1 : result.pivots;
             // Coordinates beyond 1e150 overflow: their values are not finite.
             results.optimal[p] = result.status == Status::optimal && std::isfinite(result.value);

@@ -41,6 +41,7 @@ struct Arc {
 ///   best(source)          the best arc of a source; its gain is 0 if no reduced cost is negative
 ///   reduced(arc)          the exact reduced cost of an arc, 0 if it is noise
 ///   sharpen()             switches to exact pricing; false if it is exact already
+///   suffices()            whether the potentials prove enough to stop before the optimum; asked once a round
 template <class Pricing>
 std::int64_t improve(Tree& tree, Pricing& pricing, std::int64_t budget) {
     const Node n = tree.n();
@@ -52,6 +53,7 @@ std::int64_t improve(Tree& tree, Pricing& pricing, std::int64_t budget) {
             if (kRowsPerPivot * (pivots - pivots_before_round) < n && pricing.sharpen()) clean = 0;
             pivots_before_round = pivots;
             changed |= tree.centre();
+            if (pricing.suffices()) return pivots;
         }
         if (changed) pricing.potentials_changed();
         changed = false;
@@ -81,12 +83,47 @@ std::int64_t improve(Tree& tree, Pricing& pricing, std::int64_t budget) {
     return pivots;
 }
 
+/// Exact cost of the arc between a node and its parent.
+template <Prices P>
+double price_to_parent(const Tree& tree, const P& prices, Node x) {
+    const Node n = tree.n(), p = tree.parent(x);
+    return x < n ? prices(x, p - n) : prices(p, x - n);
+}
+
+struct Paid {
+    double total = 0.0, dearest = 0.0;
+};
+
+/// Flow times cost, summed over the arcs in the order of nodes, and the dearest arc that carries flow.
+template <Prices P>
+Paid paid_costs(const Tree& tree, const P& prices) {
+    Paid paid;
+    for (Node x = 0; x < tree.root(); ++x)
+        if (tree.flow(x) > 0) {
+            const double cost = price_to_parent(tree, prices, x);
+            paid.total += static_cast<double>(tree.flow(x)) * cost;
+            paid.dearest = std::max(paid.dearest, std::fabs(cost));
+        }
+    return paid;
+}
+
+/// A lower bound of the value at which a solve may stop, and the arguments of its proof by `RoughCosts::lift`.
+struct Goal {
+    double enough;
+    std::span<const Mass> a, b;
+    Mass total;
+    std::span<double> potential;  // the potentials that prove the bound
+
+    bool is_set() const { return enough < std::numeric_limits<double>::infinity(); }
+    bool is_reached_by(double bound) const { return bound >= enough && std::isfinite(bound); }
+};
+
 /// Pricing on rough costs of all arcs, exact from `sharpen` on.
 template <class Rough, Prices P>
 class RoughPricing {
 public:
-    RoughPricing(const Tree& tree, RoughCosts<Rough>& rough, const P& prices)
-        : tree_(tree), rough_(rough), prices_(prices) {}
+    RoughPricing(const Tree& tree, RoughCosts<Rough>& rough, const P& prices, Goal goal)
+        : tree_(tree), rough_(rough), prices_(prices), goal_(goal) {}
 
     void potentials_changed() { rough_.set_levels(tree_.sinks()); }
 
@@ -100,6 +137,22 @@ public:
     double reduced(const Arc& arc) const { return reduced(arc.source, arc.sink); }
 
     bool sharpen() { return !std::exchange(is_exact_, true); }
+
+    /// A proof takes about half of the time of a round, so only every third round is followed by one.
+    bool suffices() {
+        if (!goal_.is_set() || ++rounds_ % 3 != 0) return false;
+        if (paid_costs(tree_, prices_).total < goal_.enough * static_cast<double>(goal_.total)) {
+            goal_.enough = std::numeric_limits<double>::infinity();  // no lower bound exceeds the cost of a plan
+            return false;
+        }
+        std::ranges::copy(tree_.potentials(), goal_.potential.begin());
+        bound_ = rough_.lift(goal_.a, goal_.b, goal_.total, goal_.potential);
+        rough_.set_levels(tree_.sinks());
+        return goal_.is_reached_by(bound_);
+    }
+
+    /// The last lower bound of the value.
+    double bound() const { return bound_; }
 
 private:
     Arc best_of_near(Node i) {
@@ -120,15 +173,11 @@ private:
     const Tree& tree_;
     RoughCosts<Rough>& rough_;
     const P& prices_;
+    Goal goal_;
+    std::int64_t rounds_ = 0;
+    double bound_ = -std::numeric_limits<double>::infinity();
     bool is_exact_ = false;
 };
-
-/// Exact cost of the arc between a node and its parent.
-template <Prices P>
-double price_to_parent(const Tree& tree, const P& prices, Node x) {
-    const Node n = tree.n(), p = tree.parent(x);
-    return x < n ? prices(x, p - n) : prices(p, x - n);
-}
 
 /// Set potentials that make every arc of the tree tight, from the root down; a component keeps the level of its top
 /// source. Returns the largest change.
@@ -144,23 +193,6 @@ double tighten(Tree& tree, const P& prices) {
         tree.set_potential(x, tight);
     }
     return largest;
-}
-
-struct Paid {
-    double total = 0.0, dearest = 0.0;
-};
-
-/// Flow times cost, summed over the arcs in the order of nodes, and the dearest arc that carries flow.
-template <Prices P>
-Paid paid_costs(const Tree& tree, const P& prices) {
-    Paid paid;
-    for (Node x = 0; x < tree.root(); ++x)
-        if (tree.flow(x) > 0) {
-            const double cost = price_to_parent(tree, prices, x);
-            paid.total += static_cast<double>(tree.flow(x)) * cost;
-            paid.dearest = std::max(paid.dearest, std::fabs(cost));
-        }
-    return paid;
 }
 
 /// A basis that the caller owns, with a number per node: where a solve starts and ends.
@@ -183,8 +215,8 @@ class Simplex {
 public:
     /// Optimise the basis in place. A basis that is not feasible for these masses is left unchanged (Status::unfit).
     ///
-    /// If the potentials of a warm basis prove that the value is at least `enough`, only the potentials change
-    /// (Status::bounded).
+    /// The solve stops as soon as potentials prove that the value is at least `enough` (Status::bounded); those of a warm
+    /// basis may prove it before the first pivot. The basis is feasible in any case, and its potentials are the proof.
     template <Prices P>
     Result solve(const P& prices, std::span<const Mass> a, std::span<const Mass> b, Basis basis, bool warm,
                  std::int64_t max_pivots, double enough = std::numeric_limits<double>::infinity()) {
@@ -201,41 +233,45 @@ private:
                       Basis basis, bool warm, std::int64_t max_pivots, double enough) {
         rough.fill(prices);
         const Mass total = std::accumulate(a.begin(), a.end(), Mass{0});
+        const Goal goal{enough, a, b, total, basis.potential};
         if (!warm) {
             initial_.fill(rough, a, b, basis.parent);
             std::fill(basis.potential.begin(), basis.potential.end(), 0.0);
-        } else if (enough < std::numeric_limits<double>::infinity()) {
+        } else if (goal.is_set()) {
             const double bound = rough.lift(a, b, total, basis.potential);
-            if (bound >= enough && std::isfinite(bound)) return {bound, 0, Status::bounded};
+            if (goal.is_reached_by(bound)) return {bound, 0, Status::bounded};
         }
         if (!tree_.load(prices.n(), basis.parent, basis.potential) || !tree_.plant(a, b))
             return {std::nan(""), 0, Status::unfit};
-        std::int64_t pivots = 0;
-        const Status status = optimise(rough, prices, a, b, max_pivots, pivots);
-        tree_.store(basis.parent, basis.flow, basis.potential);
-        return {paid_costs(tree_, prices).total / static_cast<double>(total), pivots, status};
+        Result result = optimise(rough, prices, goal, max_pivots);
+        tree_.store(basis.parent, basis.flow);
+        if (result.status == Status::bounded) return result;
+        std::ranges::copy(tree_.potentials(), basis.potential.begin());
+        result.value = paid_costs(tree_, prices).total / static_cast<double>(total);
+        return result;
     }
 
     template <class Rough, Prices P>
-    Status optimise(RoughCosts<Rough>& rough, const P& prices, std::span<const Mass> a, std::span<const Mass> b,
-                    std::int64_t max_pivots, std::int64_t& pivots) {
+    Result optimise(RoughCosts<Rough>& rough, const P& prices, const Goal& goal, std::int64_t max_pivots) {
+        std::int64_t pivots = 0;
         tree_.centre();
         tighten(tree_, prices);
         bool may_cut = true;
         while (pivots < max_pivots) {
-            RoughPricing<Rough, P> pricing(tree_, rough, prices);
+            RoughPricing<Rough, P> pricing(tree_, rough, prices, goal);
             const std::int64_t done = improve(tree_, pricing, max_pivots - pivots);
             pivots += done;
+            if (goal.is_reached_by(pricing.bound())) return {pricing.bound(), pivots, Status::bounded};
             // Shifts accumulate rounding errors: if recomputed potentials differ from the shifted ones, repeat.
             const double drift = tighten(tree_, prices);
             if (pivots >= max_pivots) break;
             if (done > 0 && drift > kNoise * largest_potential()) continue;
-            if (!may_cut || !cut_idle_arcs(paid_costs(tree_, prices).dearest)) return Status::optimal;
+            if (!may_cut || !cut_idle_arcs(paid_costs(tree_, prices).dearest)) return {0.0, pivots, Status::optimal};
             may_cut = false;
-            tree_.plant(a, b);
+            tree_.plant(goal.a, goal.b);
             tighten(tree_, prices);
         }
-        return Status::pivot_limit;
+        return {0.0, pivots, Status::pivot_limit};
     }
 
     double largest_potential() const { return largest(tree_.potentials()); }

@@ -82,9 +82,13 @@ public:
                std::all_of(potential.begin(), potential.end(), [](double number) { return std::isfinite(number); });
     }
 
-    void store(std::span<Node> parent, std::span<Mass> flow, std::span<double> potential) const {
+    void store(std::span<Node> parent, std::span<Mass> flow) const {
         std::copy(parent_.begin(), parent_.end(), parent.begin());
         std::copy(flow_.begin(), flow_.end(), flow.begin());
+    }
+
+    void store(std::span<Node> parent, std::span<Mass> flow, std::span<double> potential) const {
+        store(parent, flow);
         std::copy(potential_.begin(), potential_.end(), potential.begin());
     }
 
