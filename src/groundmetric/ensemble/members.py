@@ -7,8 +7,8 @@ metric on their principal components:
   are from unlike than from like ones if only this feature is transported.
 - "anova": the weight is a moderated F statistic of the quantile functions of the feature.
 - "learned": the weights of "univariate" are the start of a `GroundMetricLearner` with a diagonal form.
-- "linear": W of ten rows maximises the leave-one-out likelihood of the labels (see `maximise_likelihood`), from the principal
-  axes as start.
+- "linear": W of ten rows maximises the leave-one-out likelihood of the labels, from the principal axes as start; see
+  `maximise_likelihood`.
 
 Members are trained on unions of cross-validation folds, which are keyed by name. For the prediction of fold f, a kernel
 entry between samples i and j may only use members that were trained on none of the folds f, F(i) and F(j), where F(i)
