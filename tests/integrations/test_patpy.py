@@ -73,10 +73,8 @@ def test_labels_without_meaning_look_better_by_the_final_metric_than_out_of_bag(
         adata.obs["coin"] = adata.obs["sample"].map(coins).astype(int)
         method = GroundMetricLearning("sample", "coin", "classification", **QUICK)
         method.prepare_anndata(adata)
-        if adata.uns["groundmetric_coin"]["ensemble"]["weights"]["euclidean"] < 0.5:  # labels had a say, by chance
-            final.append(_silhouette(method, out_of_bag=False))
-            out_of_bag.append(_silhouette(method, out_of_bag=True))
-    assert len(final) > 2
+        final.append(_silhouette(method, out_of_bag=False))
+        out_of_bag.append(_silhouette(method, out_of_bag=True))
     assert np.mean(final) > np.mean(out_of_bag) + 0.005
     assert np.mean(out_of_bag) < 0.005
 
