@@ -41,7 +41,7 @@ from .members import (
     train_members,
     unpack_view,
 )
-from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held_out, unpack_target
+from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held_out, prior_weights, unpack_target
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -255,14 +255,16 @@ class FittedEnsemble:
     def metric_weights(self, modality: str = "") -> dict[str, float]:
         """Return the weight of each kind of member, and of "euclidean", in the metric of a modality.
 
-        Weights are those of the views. Without a nested design weights cannot be estimated: the Euclidean metric has
-        weight 1/2, and the kinds have equal shares of 1/2.
+        Weights are the stacking weights of the views without their prior, which balances predictions of similar views:
+        here it would dilute the features that diagonal members select. Without a nested design weights cannot be
+        estimated: the Euclidean metric has weight 1/2, and the kinds have equal shares of 1/2.
         """
         if not self.design:
             kinds = {kind: 0.5 / len(self.settings.kinds) for kind in self.settings.kinds}
             return {EUCLIDEAN: 0.5, **kinds}
         weights: dict[str, float] = dict.fromkeys((EUCLIDEAN, *self.settings.kinds), 0.0)
-        for (name, view), weight in zip(self.views, self.stack.weights, strict=True):
+        gains = self.stack.weights / prior_weights([view.group for _, view in self.views])
+        for (name, view), weight in zip(self.views, gains, strict=True):
             kind = self.marginal_kind if view.name == MARGINAL else view.name
             if name == modality and kind in weights:
                 weights[kind] += float(weight)
