@@ -236,6 +236,22 @@ def main() -> None:
         print(f"{task.name}: " + ", ".join(line), flush=True)
     for what in ("accuracy", "log_p"):
         print(table(scores, spent, options.methods, what))
+        if "ensemble" in options.methods:
+            print(leads(scores, what))
+
+
+def leads(scores: dict, score: str) -> str:
+    """Mean lead of the ensemble over every other method, with its standard error over families."""
+    lines = []
+    for title, families in (("all families", list(scores["ensemble"])), ("cohorts without changes", list(WHOLE))):
+        chosen = [family for family in families if family in scores["ensemble"]]
+        for name in scores if len(chosen) > 1 else ():
+            means = [[np.mean([r[score] for r in scores[m][f]]) for f in chosen] for m in ("ensemble", name)]
+            lead = np.subtract(*means)
+            if name != "ensemble":
+                error = lead.std(ddof=1) / np.sqrt(lead.size)
+                lines.append(f"lead over {name}, {title}: {lead.mean():+.3f} ± {error:.3f}")
+    return "\n".join(lines)
 
 
 def table(scores: dict, spent: dict, names: list[str], score: str) -> str:
