@@ -1,5 +1,7 @@
 """Relevance of kinds of points: known answers, simulated cohorts, groups and draws."""
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -78,10 +80,10 @@ def test_of_an_ensemble_pairs_are_compared_by_members_trained_on_neither(monkeyp
     asked = []
     original = flows.for_each_pair
 
-    def spy(D, pairs, metric, *more):
+    def spy(D, pairs, metric, *more, **options):
         used = [np.array_equal(metric.components, item) for item in components]
         asked.append((ensemble.members_[used.index(True)], pairs))
-        return original(D, pairs, metric, *more)
+        return original(D, pairs, metric, *more, **options)
 
     monkeypatch.setattr(flows, "for_each_pair", spy)
     result = annotation_relevance(ensemble, D, y, "cell_type", n_draws=20, max_partners=3)
@@ -144,3 +146,18 @@ def test_groups_are_drawn_together(case):
     assert np.isnan(left_result.interval).all()
     with pytest.raises(ValueError, match="confidence is 95"):
         annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2, confidence=95)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_progress_bar_counts_the_plans_of_all_members(monkeypatch, modes):
+    D, y, metric = modes
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    annotation_relevance(metric, D, y, "mode", max_partners=2, n_draws=2)
+    assert terminal.getvalue() == ""
+    annotation_relevance(metric, D, y, "mode", max_partners=2, n_draws=2, verbose=1)
+    gm.interpret.canonical_axes(metric, D, y, verbose=1)
+    assert terminal.getvalue().count("transport plans:   0%") == 2

@@ -144,6 +144,7 @@ def canonical_axes(
     max_partners: int = 10,
     random_state: RandomState = 0,
     n_jobs: int | None = None,
+    verbose: int = 0,
 ) -> Axes:
     """Rotate the components of a metric to axes that can be read one by one.
 
@@ -169,6 +170,8 @@ def canonical_axes(
         Seed of the draw of partners.
     n_jobs : int or None, default=None
         Threads; None means one.
+    verbose : int, default=0
+        1 shows a progress bar of the transport plans on a terminal.
 
     Returns
     -------
@@ -194,7 +197,7 @@ def canonical_axes(
     turned = _with_components(metric, rotated.components * sign[:, None])
     costs = pair_costs(
         D, codes, turned, kinds.codes, len(kinds.values), max_partners=max_partners,
-        random=check_random_state(random_state), n_jobs=n_jobs,
+        random=check_random_state(random_state), n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
     between, within = costs.checked_means()
     order = np.argsort(-between.sum(axis=0), kind="stable")

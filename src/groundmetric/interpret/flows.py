@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
+from tqdm import tqdm
 
-from .._internal.parallel import Threads
+from .._internal.parallel import Threads, progress_bar
 from .._internal.tables import visible
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from .._internal.validation import check_labels, check_number
@@ -240,11 +241,25 @@ def for_each_pair(
     digest: Callable[[Shipments], Digest],
     n_jobs: int | None = None,
     kinds: np.ndarray | None = None,
+    *,
+    bar: tqdm | None = None,
 ) -> list[Digest]:
-    """Return `digest` of the optimal plan of every pair, in order."""
+    """Return `digest` of the optimal plan of every pair, in order; `bar` counts the solved pairs."""
     between = shipping(D, metric, kinds)
+
+    def solve(pair: np.ndarray) -> Digest:
+        result = digest(between(int(pair[0]), int(pair[1])))
+        if bar is not None:
+            bar.update()
+        return result
+
     with Threads(n_jobs) as threads:
-        return threads.map(lambda pair: digest(between(int(pair[0]), int(pair[1]))), list(pairs))
+        return threads.map(solve, list(pairs))
+
+
+def plans_bar(n_pairs: int, verbose: int) -> tqdm:
+    """Return a progress bar of optimal plans for `for_each_pair`."""
+    return progress_bar(n_pairs, "transport plans", "pair", show=bool(verbose))
 
 
 def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
@@ -304,6 +319,7 @@ def pair_costs(
     max_partners: int,
     random: np.random.RandomState,
     n_jobs: int | None,
+    verbose: int = 0,
 ) -> PairCosts:
     """Compare every distribution with at most `max_partners` of every class, by kind of points and by axis.
 
@@ -320,7 +336,8 @@ def pair_costs(
     pairs = partners(codes, max_partners, random)
     # One plan serves both directions of a pair, and `digest` gives the parts of both.
     unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds if n_values > 1 else None)
+    with plans_bar(len(unordered), verbose) as bar:
+        sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds if n_values > 1 else None, bar=bar)
     costs = [sides[k][int(d > e)] for k, (d, e) in zip(position.ravel(), pairs.tolist(), strict=True)]
     return PairCosts(pairs, np.array(costs), codes)
 
@@ -347,6 +364,7 @@ def costs_within_kinds(
     max_partners: int,
     random: np.random.RandomState,
     n_jobs: int | None,
+    verbose: int = 0,
 ) -> PairCosts:
     """Compare every distribution with others, points with points of their own kind as far as masses allow.
 
@@ -361,13 +379,15 @@ def costs_within_kinds(
         order = np.where(eligible, random.random_sample(eligible.shape), 2.0).argsort(axis=0).argsort(axis=0)
         eligible &= order < MOST_BAGS
     total = np.zeros((len(unordered), n_values + 1, 2))
-    for bag, chosen in zip(bags, eligible, strict=True):
+    with plans_bar(int(eligible.sum()), verbose) as bar:
+        for bag, chosen in zip(bags, eligible, strict=True):
 
-        def digest(plan: Shipments, kinds: np.ndarray = bag.kinds) -> np.ndarray:
-            kind = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
-            return _by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
+            def digest(plan: Shipments, kinds: np.ndarray = bag.kinds) -> np.ndarray:
+                kind = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
+                return _by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
 
-        total[chosen] += for_each_pair(bag.D, unordered[chosen], bag.metric, digest, n_jobs, bag.kinds) or 0.0
+            pairs_of_bag = unordered[chosen]
+            total[chosen] += for_each_pair(bag.D, pairs_of_bag, bag.metric, digest, n_jobs, bag.kinds, bar=bar) or 0.0
     count = eligible.sum(axis=0)
     costs = total / np.maximum(count, 1)[:, None, None]
     compared = (count > 0)[position.ravel()]

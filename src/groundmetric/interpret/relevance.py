@@ -125,6 +125,7 @@ def annotation_relevance(
     max_partners: int = 10,
     random_state: RandomState = 0,
     n_jobs: int | None = None,
+    verbose: int = 0,
 ) -> AnnotationRelevance:
     """Divide the excess distance between classes among the kinds of points, with confidence intervals.
 
@@ -164,6 +165,8 @@ def annotation_relevance(
         Seed of the draws, of partners and of the bootstrap.
     n_jobs : int or None, default=None
         Threads; None means one.
+    verbose : int, default=0
+        1 shows a progress bar of the transport plans on a terminal.
 
     Returns
     -------
@@ -188,6 +191,7 @@ def annotation_relevance(
     return relevance_in_bags(
         bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
         confidence=confidence, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
+        verbose=verbose,
     )  # fmt: skip
 
 
@@ -217,9 +221,12 @@ def relevance_in_bags(
     max_partners: int,
     random: np.random.RandomState,
     n_jobs: int | None,
+    verbose: int,
 ) -> AnnotationRelevance:
     """Return `annotation_relevance` of the distributions of all bags, each under its metric."""
-    costs = costs_within_kinds(bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs)
+    costs = costs_within_kinds(
+        bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs, verbose=verbose
+    )
     between, _ = costs.checked_means()
     unit = float(between[:, 0].sum())
     mass = np.mean([Annotation(values, bag.kinds).masses(bag.D).mean(axis=0) for bag in bags], axis=0)

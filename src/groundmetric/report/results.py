@@ -564,7 +564,7 @@ def cell_relevance(run: Run, cells: DrawnCells, type_key: str | None, steps: Ste
             codes = np.unique(cells.y, return_inverse=True)[1]
             pairs = partners(codes, PARTNERS, np.random.default_rng(0))
             types = None if type_key is None else _type_codes(run, type_key, cells.places)[1]
-            travel = travel_of_cells(cells.D, codes, pairs, types, steps.n_jobs)
+            travel = travel_of_cells(cells.D, codes, pairs, types, steps.n_jobs, steps.verbose)
         return [round(float(value), 6) for value in (travel.between - travel.within) / travel.unit]
 
     relevance = np.full(run.cells.n_obs, np.nan)
@@ -620,8 +620,9 @@ def find_axes(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) -
             types = None if type_key is None else cell_types_of(run.cells.obs, type_key)[cells.places]
             identity = GroundMetric(np.eye(cells.D.shape[1]))
             axes = canonical_axes(
-                identity, cells.D, cells.y, annotation=types, max_partners=PARTNERS, n_jobs=steps.n_jobs
-            )
+                identity, cells.D, cells.y, annotation=types, max_partners=PARTNERS, n_jobs=steps.n_jobs,
+                verbose=steps.verbose,
+            )  # fmt: skip
         activity = axes.activity.sum(axis=0)
         total = float(np.maximum(activity, 0.0).sum())
         separating = (activity >= MIN_SHARE * total) & (total > 0)
@@ -688,7 +689,7 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
             relevance = relevance_in_bags(
                 bags, np.unique(run.classes.loc[names].to_numpy(), return_inverse=True)[1], types,
                 out_of_bag=len(bags) > 1, groups=groups, n_draws=DRAWS, confidence=0.95, max_partners=PARTNERS,
-                random=np.random.RandomState(0), n_jobs=steps.n_jobs,
+                random=np.random.RandomState(0), n_jobs=steps.n_jobs, verbose=steps.verbose,
             )  # fmt: skip
         low, high = relevance.interval
         return {

@@ -17,7 +17,7 @@ from .._anndata.store import drawn_cells, read_entry, stored_learner
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators._base import class_shares
-from ..interpret.flows import Shipments, for_each_pair, partners
+from ..interpret.flows import Shipments, for_each_pair, partners, plans_bar
 from ..learning.splits import folds
 from ..metrics.base import GroundMetric
 from .learn import fit
@@ -99,6 +99,7 @@ def cell_relevance(
     key: str = "groundmetric",
     random_state: int = 0,
     n_jobs: int | None = None,
+    verbose: int = 0,
 ) -> None:
     """Compute the relevance of each cell for the difference between the classes.
 
@@ -143,6 +144,8 @@ def cell_relevance(
         Seed of the draw of partners, or of the folds.
     n_jobs : int or None, default=None
         Threads; None: one.
+    verbose : int, default=0
+        Plans: 1 shows a progress bar on a terminal.
 
     Notes
     -----
@@ -175,7 +178,9 @@ def cell_relevance(
         return
     if method != "plans":
         raise ParameterError("method", method, ": expected 'plans' or 'held_out'")
-    table = relevance_by_plans(adata, key, max_partners, random_state, n_jobs, cell_type_key=cell_type_key)
+    table = relevance_by_plans(
+        adata, key, max_partners, random_state, n_jobs, cell_type_key=cell_type_key, verbose=verbose
+    )
     for name, values in table.items():
         adata.obs[f"{key}_{name}"] = values
 
@@ -189,6 +194,7 @@ def relevance_by_plans(
     labels: pd.Series | None = None,
     *,
     cell_type_key: str | None = None,
+    verbose: int = 0,
 ) -> pd.DataFrame:
     """Return relevance and travelled distances of each cell; `labels` replace those of the training samples."""
     with Source(adata) as source:
@@ -203,7 +209,7 @@ def relevance_by_plans(
     labels = stored.labels if labels is None else labels
     codes = np.unique(labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
     pairs = partners(codes, max_partners, np.random.default_rng(seed))
-    travel = travel_of_cells(cells, codes, pairs, type_codes, n_jobs)
+    travel = travel_of_cells(cells, codes, pairs, type_codes, n_jobs, verbose)
     between, within = travel.between, travel.within
     table = pd.DataFrame(index=adata.obs_names, columns=["relevance", "between", "within"], dtype=np.float64)
     rows = np.flatnonzero(drawn)[cells.order]
@@ -221,7 +227,12 @@ class Travel:
 
 
 def travel_of_cells(
-    cells: Distributions, codes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray | None, n_jobs: int | None
+    cells: Distributions,
+    codes: np.ndarray,
+    pairs: np.ndarray,
+    kinds: np.ndarray | None,
+    n_jobs: int | None,
+    verbose: int = 0,
 ) -> Travel:
     """Solve one plan per unordered pair of samples and average the costs of each cell; `kinds` are cell types."""
     directed = {(int(a), int(b)) for a, b in pairs}
@@ -237,7 +248,8 @@ def travel_of_cells(
         return cost_per_mass(plan.rows, plan.cost), cost_per_mass(plan.cols, plan.cost), float(plan.cost.sum())
 
     space = GroundMetric(np.eye(cells.points.shape[1]))
-    solved = for_each_pair(cells, np.array(undirected), space, digest, n_jobs, kinds)
+    with plans_bar(len(undirected), verbose) as bar:
+        solved = for_each_pair(cells, np.array(undirected), space, digest, n_jobs, kinds, bar=bar)
     sums = np.zeros((2, cells.points.shape[0]))  # rows: other classes, same class
     counts = np.zeros((2, len(cells)))
     distances = []
