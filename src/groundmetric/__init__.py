@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._internal import find, uncollected
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 # Module of each public name. Modules are imported at first use, which keeps `import groundmetric` fast.
 _HOME = {
