@@ -106,14 +106,13 @@ def _seconds(n_neighbors: int, rank: int, n_epochs: int, seed: int, quick: bool)
 
 _LEVEL_NAMES = ("distributions", "points")
 SURFACE = """
-    Accuracy on held-out halves over the paper's grid, mean over {n_splits} halves, at most {max_epochs} epochs; of
-    points, at most {max_points:,} vote and are voted on. Our margin is in units of the mean distance at the start,
-    and the penalty in units of its value there: these axes differ from those of the paper."""
+    Accuracy on held-out halves over the paper's grid, mean over {n_splits} halves, at most {max_epochs} epochs; at
+    cell level, at most {max_points:,} points of each half. Our margin is in units of the mean initial distance, and the
+    penalty in units of its initial value, so the axes differ from those of the paper."""
 TIMING = """
-    Seconds per epoch on Synth 200D by neighbours and rank, the paper's in brackets. Ours are CPU seconds of one
-    thread (mean of {n_epochs} epochs, from a cold start); the paper's were measured on 64 cores: other machines and
-    another way of counting: only orders of magnitude can be compared. `make bench` has ratios measured side
-    by side."""
+    Seconds per epoch on Synth 200D by numbers of neighbours and rank; the paper's are in brackets. Ours are CPU seconds
+    of one thread (mean of {n_epochs} epochs with a cold start); the paper's were measured on 64 cores, another machine
+    and another measure, so only orders of magnitude can be compared. `make bench` measures ratios side by side."""
 
 
 def surface(result: dict[str, Any], folder: Path) -> list[str]:

@@ -134,43 +134,42 @@ def _accuracy(components: np.ndarray, data: str, n_splits: int, seed: int, quick
 LEVELS = {"distributions": "patient level", "points": "cell level"}
 # Known reasons for baselines outside of the paper's spread.
 WHY = {
-    "Euclidean": "the paper's splits need not keep the shares of the classes, and its sample is another",
-    "Manhattan": "the paper's splits need not keep the shares of the classes, and its sample is another",
-    "Cosine": "an angle depends on the origin and on the units of the features, which the paper does not give for this "
-    "baseline: in 2D it is higher where both features have one scale",
-    "LMNN": "at a learning rate of 10⁻⁶ the paper's seems to stay near its start, the Euclidean metric; ours moves "
-    "away from it and finds some of the signal, "
-    "which M applied twice, as in the scripts, makes much of; it is given at most {points:,} points",
-    "LFDA": "the reason is unknown; its weights rest on the third neighbour of each point, the paper's sample "
-    "is another, and the scripts' form follows metric-learn where that departs from the publication",
-    "NCA": "it ends in a local optimum near its start; the paper fits it once, on all points of a sample drawn "
-    "separately, here on at most {points:,} points of each training half",
-    "ITML": "it learns from pairs of points drawn at random, and its result depends on the draw",
+    "Euclidean": "the paper's splits may not be stratified, and its sample differs",
+    "Manhattan": "the paper's splits may not be stratified, and its sample differs",
+    "Cosine": "angles depend on the origin and the units of the features, which the paper does not give for this "
+    "baseline; in 2D the accuracy is higher if both features have the same scale",
+    "LMNN": "with a learning rate of 10⁻⁶, the paper's metric probably stays near its initial value, the Euclidean "
+    "metric; ours moves away from it and learns a part of the signal, which M applied twice, as in the scripts, "
+    "amplifies; it is fitted to at most {points:,} points",
+    "LFDA": "the reason is unknown; its weights depend on the third neighbour of each point, the paper's sample "
+    "differs, and the scripts' form follows metric-learn where it deviates from the publication",
+    "NCA": "it converges to a local optimum near its initial value; the paper fits it once, to all points of a sample "
+    "drawn separately, here to at most {points:,} points of each training half",
+    "ITML": "it learns from random pairs of points, and its result depends on the draw",
 }
 INTRODUCTION = """
     Accuracy of k-NN votes among distributions (k = {k}; patient level) and among points (k = {k_points}; cell
-    level), mean ± SD over {n_splits} random halves that keep the shares of the classes: {n_train} distributions to
-    learn from, {n_test} to test; of the points, at most {max_points:,} of either half. Every method is fitted on
-    the training half alone. Votes are equal, as in the authors' scripts (their text says weighted: see below). The
-    paper's ± is an SD over splits too, but its metrics were learned on a sample drawn separately, and its GGML is
-    the best of 25 settings on the tested splits themselves. **Our GGML is chosen among the same 25 settings inside
-    each training half**, which is a harder test; `{defaults}` is `GroundMetricLearner()` with default parameters.
-    Baselines that learn are shown as published, and with the linear map that the authors' scripts made of M (M itself
-    in 2D, five rows of a pivoted Cholesky factor in 200D). Methods below them are not in the paper."""
+    level), mean ± SD over {n_splits} random stratified halves: {n_train} training and {n_test} test distributions, and
+    at most {max_points:,} points of each half. Every method is fitted to the training half only. Votes have equal
+    weights, as in the authors' scripts (their text says weighted: see below). The paper's ± is also an SD over splits,
+    but its metrics were learned from a sample drawn separately, and its GGML is the best of 25 settings on the test
+    splits. **Our GGML is selected among the same 25 settings inside each training half**, which is a harder test;
+    `{defaults}` is `GroundMetricLearner()` with default parameters. Baselines that learn a metric are shown as
+    published, and with the linear map that the authors' scripts compute from M (M itself in 2D, five rows of a pivoted
+    Cholesky factor in 200D). The methods below them are not in the paper."""
 POINTS = """
-    - Cell level: within {near} of the paper (whose SD is 0.01) are {counts} baselines, each form counted. Here whole
-    distributions are held out, as the paper's text says of its patients; then metrics that see the noise are below
-    chance at cell level as they are at patient level. The paper's are at chance or above, for which we have no
-    explanation."""
+    - Cell level: {counts} baselines are within {near} of the paper (whose SD is 0.01); each form is counted. Here whole
+    distributions are held out, as the paper's text describes for patients; metrics that include the noise are then
+    below chance at cell level, as at patient level. The paper's are at chance or above; the reason is unknown."""
 NEAR = 0.03
 ONCE = """
-    **Fitted once.** The paper learns each baseline's metric once, on a sample drawn separately, and only the votes vary
-    over its splits. So do these rows (patient level; learned from at most {points:,} of 9,000 points). How far such a
-    single fit may be from another is seen from the SD in the table above, where each half is fitted anew."""
+    **Fitted once.** The paper learns each baseline's metric once, from a sample drawn separately, and only the votes
+    vary over its splits. The following rows do the same (patient level; learned from at most {points:,} of 9,000
+    points). The SD in the table above, where every half is fitted separately, shows how much single fits differ."""
 WEIGHTED = """
-    **Weighted votes** (by one over the distance), patient level: {scores}. Metrics that see the noise fall
-    below chance (0.33): every class has a distribution at each value of the noise, and the nearest neighbours
-    of a tested one are those of the *other* classes at its own place."""
+    **Weighted votes** (weights of one over the distance), patient level: {scores}. Metrics that include the noise are
+    below chance (0.33): every class has one distribution at each value of the noise, so the nearest neighbours of a
+    test distribution are distributions of the *other* classes with the same noise."""
 
 
 def classification(result: dict[str, Any], folder: Path) -> list[str]:
@@ -239,7 +238,7 @@ def _times(result: dict[str, Any]) -> str:
 
     return (
         f"Wall clock per split, fit and votes at both levels: {SEARCH} with its 25 settings {of(SEARCH)}; with default "
-        f"settings {of(DEFAULTS)}. The machine did other work as well, and two fits ran side by side."
+        f"settings {of(DEFAULTS)}. Other jobs ran on the machine at the same time."
     )
 
 

@@ -68,15 +68,15 @@ def _mean(answers: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, flo
 
 LEVELS = ("distributions", "unseen", "points")
 INTRODUCTION = """
-    Agglomerative, average linkage, three clusters: mutual information / adjusted Rand index / variation of
-    information, in nats; 1.10 / 1.00 / 0.00 is perfect. Distances are learned from one half. Clustered are all
-    distributions, as in the paper; those never seen alone; and points of the centre mode, the only one in which
-    classes differ. Means over {n_splits} halves. As in the paper, GGML has one fixed setting here (ours: the
-    defaults)."""
+    Agglomerative clustering with average linkage and three clusters: mutual information / adjusted Rand index /
+    variation of information, in nats; perfect clusters have 1.10 / 1.00 / 0.00. Metrics are learned from one half.
+    Clustered are all distributions, as in the paper; only those that were not learned from; and points of the centre
+    mode, the only one in which classes differ. Means over {n_splits} halves. As in the paper, GGML has one fixed
+    setting (here the default parameters)."""
 READING = """
-    At cell level the classes overlap even along the informative feature: no metric can be perfect, and
-    average linkage may split off a few outliers and leave two classes joined: small changes of the distances make
-    large changes of these scores."""
+    At cell level the classes overlap even along the informative feature, so no metric is perfect, and average linkage
+    may split off a few outliers and merge two classes: small changes of the distances cause large changes of these
+    scores."""
 
 
 def clustering(result: dict[str, Any], folder: Path) -> list[str]:
@@ -119,7 +119,7 @@ def _scores(data: str, rows: dict[str, Any]) -> str:
                 theirs = printed(data, level, method)
                 cells.append("" if theirs is None else _three(theirs._asdict()))
         lines.append(cells)
-    return markdown(["method", "patient level", "paper", "never seen", "cell level", "paper"], lines)
+    return markdown(["method", "patient level", "paper", "not learned from", "cell level", "paper"], lines)
 
 
 def _goal(rows: dict[str, Any]) -> str:

@@ -151,10 +151,11 @@ def draw_surface(result: dict[str, Any], folder: Path) -> str:
 
 
 READING = """
-    Above: the points; the points in the space of GGML; and weights of the metrics (the longer the half axis of an
-    ellipse, the more a direction counts, in units of the features' spread) or, of many features, the importance.
-    Middle: distances between all distributions by GGML with default settings, learned from the filled ones. Below:
-    by the Euclidean metric. Positions are by metric multidimensional scaling, where the paper has UMAP."""
+    Top: the points; the points in the learned space; and the weights of the metrics (the longer the half axis of an
+    ellipse, the larger the weight of a direction, in units of the standard deviations of the features) or, for many
+    features, the importance. Middle: distances between all distributions by GGML with default settings, learned from
+    the filled ones. Bottom: the same by the Euclidean metric. Positions are by metric multidimensional scaling; the
+    paper has UMAP."""
 
 
 def figures(result: dict[str, str], folder: Path) -> list[str]:

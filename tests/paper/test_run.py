@@ -161,7 +161,7 @@ def test_real_data_are_shown_with_components_of_the_training_part_and_of_all_cel
     outcome = {"sets": {"Blood": real_study({SEARCH: 0.6, "Euclidean": 0.5})}, "pending": [], "absent": []}
     all_cells = {"Blood": real_study({SEARCH: 0.8, "Euclidean": 0.7})}
     page = "\n".join(real(outcome | {"all cells": all_cells}, tmp_path))
-    assert "none is better than GGML (0.60; Euclidean 0.50)" in page
+    assert "no method is better than GGML (0.60; Euclidean 0.50)" in page
     assert "| Blood | balanced accuracy | 0.80 | 0.70 |" in page
     with open(tmp_path / "real.csv", newline="") as file:
         assert [row["data"] for row in csv.DictReader(file)] == ["Blood"] * 2 + ["Blood, components of all cells"] * 2
