@@ -10,7 +10,7 @@ import numpy as np
 
 from groundmetric._internal.tables import markdown, number
 from groundmetric.estimators import GroundMetricLearner
-from groundmetric.evaluation._run import Cohort, Protocol, Task, attempt
+from groundmetric.evaluation.compare import Cohort, Protocol, Task, attempt
 from groundmetric.learning import EarlyStopping
 
 from . import published as paper

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import TransportKNeighborsClassifier
 from groundmetric._internal.parallel import InterruptedWarning
-from groundmetric.evaluation._run import Cohort, Protocol, Result, Task, attempt
+from groundmetric.evaluation.compare import Cohort, Protocol, Result, Task, attempt
 from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores, vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort

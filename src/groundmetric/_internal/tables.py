@@ -56,16 +56,18 @@ def _cell(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
 
 
-def without_nan(value: Any) -> Any:
-    """Return plain data for JSON, with None for NaN and infinity, which JSON lacks.
+def plain(value: Any) -> Any:
+    """Return data as JSON has it: arrays as lists, numbers of NumPy as those of Python, None for NaN and infinity.
 
-    >>> without_nan({"a": [1.0, float("nan")]})
+    >>> plain({"a": (1.0, float("nan"))})
     {'a': [1.0, None]}
     """
     if isinstance(value, dict):
-        return {key: without_nan(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [without_nan(entry) for entry in value]
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .._internal.tables import without_nan
+from .._internal.tables import plain
 from . import options as shared
 
 TOP = 10
@@ -108,15 +108,15 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "groundmetric": __version__,
         "command": "learn",
         "cells": str(options.cells),
-        "params": {name: shared.plain(value) for name, value in entry["params"].items()},
-        "learner": {name: shared.plain(value) for name, value in entry["learner"].items()},
+        "params": plain(dict(entry["params"])),
+        "learner": plain(dict(entry["learner"])),
         "n_cells": cells.n_obs,
         "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
         "n_features": len(entry["metric"]["features"]),
         "features": entry["features"],
         "n_samples": samples.n_obs,
         "labels": _label_counts(entry),
-        "cell_numbers": without_nan({name: shared.plain(value) for name, value in entry["cell_numbers"].items()}),
+        "cell_numbers": plain(dict(entry["cell_numbers"])),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from .._internal import tables
-from .._internal.tables import without_nan
-from .._internal.validation import unit_codes
+from .._internal.tables import plain
+from .._internal.validation import check_class_weight, check_number, unit_codes
+from ..distributions import Distributions, resolve_n_points, with_equal_points
+from ..estimators._base import check_weights
 from ..learning.splits import Split, rounds_of
 from . import intervals
-from ._run import OK, Protocol, Result, pooled, split_scores
 from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t
-from .scores import CLUSTERING, SCORES, encode
+from .scores import CLUSTERING, SCORES, encode, score_codes, score_counts
 
+OK, OUT_OF_MEMORY, ERROR = "ok", "OOM", "error"
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
 _TITLES = {
     "distributions": "Distributions", "points": "Points",
@@ -29,6 +31,130 @@ _NAMES = {
     "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
     "adjusted_rand": "adjusted Rand", "n_clusters": "clusters",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Voting:
+    """Votes of nearest training distributions and points, by which methods without `predict_proba` predict.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=5
+        Number of distributions that vote, at most.
+    weights : {"distance", "uniform"}, default="distance"
+        Weight of a vote: one over the distance, or 1.
+    class_weight : {None, "balanced"}, default=None
+        "balanced" divides votes by the frequency of their class in the training set.
+    n_points : "equal", int or None, default="equal"
+        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
+        distributions are computed. Distances grow as distributions have fewer points, and with all points, classes that
+        differ only in their numbers of points would be separated. "equal": `Distributions.common_size` of the cohort;
+        None: all points, with this bias.
+    n_point_neighbors : int, default=100
+        Number of points that vote for a point, at most.
+    max_points : int or None, default=None
+        Number of points of a training or test set, drawn at random, that are scored; None: all (for clusters 4000).
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.evaluation.Voting(n_neighbors=3, weights="uniform").n_neighbors
+    3
+    """
+
+    n_neighbors: int = 5
+    weights: str = "distance"
+    class_weight: str | None = None
+    n_points: int | str | None = "equal"
+    n_point_neighbors: int = 100
+    max_points: int | None = None
+
+
+@dataclass(frozen=True)
+class Protocol(Voting):
+    """How methods are scored: their votes, and whether points are scored and test sets are clustered."""
+
+    points: bool = True
+    clustering: bool = False
+
+    @classmethod
+    def of(cls, voting: Voting | None, **options: Any) -> Protocol:
+        return cls(**asdict(voting or Voting()), **options)
+
+    def check(self, D: Distributions) -> None:
+        check_weights(self.weights)
+        check_class_weight(self.class_weight)
+        check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
+        check_number("n_point_neighbors", self.n_point_neighbors, low=1, whole=True)
+        resolve_n_points(self.n_points, D)
+        if self.max_points is not None:
+            check_number("max_points", self.max_points, low=2, whole=True)
+
+    def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
+        """Return a part of a cohort with equal numbers of points, by which distances are computed."""
+        return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
+
+    def among(self, codes: np.ndarray) -> np.ndarray | None:
+        """Return the classes whose frequencies balance the votes; None without balancing."""
+        return None if self.class_weight is None else codes
+
+
+@dataclass
+class Result:
+    """Scores and predictions of one method on one split, as plain data."""
+
+    status: str = OK  # or "OOM" (out of memory), or "error: …"
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by level and name
+    probabilities: list[list[float]] = field(default_factory=list)  # a row per test distribution, a column per class
+    point_counts: list[list[int]] = field(default_factory=list)  # points of each distribution predicted as each class
+    seconds: dict[str, float] = field(default_factory=dict)  # of the steps "fit", "predict", "points", "clustering"
+    notes: list[str] = field(default_factory=list)  # warnings of the method
+
+    to_dict = asdict
+
+    @property
+    def outcome(self) -> str:
+        """The status without its message: "ok", "OOM" or "error"."""
+        return self.status if self.status in (OK, OUT_OF_MEMORY) else ERROR
+
+
+def split_scores(results: list[Result], score: str, level: str) -> np.ndarray:
+    """Return the score of each split; NaN if it is not defined."""
+    return np.array([result.scores.get(level, {}).get(score, np.nan) for result in results], dtype=np.float64)
+
+
+def pooled(
+    codes: np.ndarray,
+    splits: list[Split],
+    rounds: np.ndarray,
+    results: list[Result],
+    score: str,
+    level: str,
+    n_classes: int,
+) -> float:
+    """Return the score of pooled predictions, averaged over rounds, without distributions whose split failed.
+
+    The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for small test
+    sets. It is biased downwards if leaving a distribution out removes a vote for its class.
+    """
+    tables = np.zeros((int(rounds.max()) + 1, codes.size, n_classes))
+    predicted = np.zeros(tables.shape[:2])
+    for (_, test), at, result in zip(splits, rounds, results, strict=True):
+        rows = result.probabilities if level == "distributions" else result.point_counts
+        if result.status == OK and rows:
+            tables[at, test], predicted[at, test] = rows, 1.0
+    scores: Any = score_codes if level == "distributions" else score_counts
+    pairs = zip(tables, predicted, strict=True)
+    return float(np.mean([scores(codes, table, weights).get(score, np.nan) for table, weights in pairs]))
+
+
+def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score: str, n_classes: int) -> float:
+    """Return the score of pooled predictions if the test sets make up the cohort, else the mean over splits."""
+    rounds = rounds_of(splits, codes.size)
+    if rounds is not None:
+        return pooled(codes, splits, rounds, results, score, "distributions", n_classes)
+    values = split_scores(results, score, "distributions")
+    return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else np.nan
 
 
 @dataclass(repr=False)
@@ -308,17 +434,7 @@ class Comparison:
         dict
             All parameters by name; `from_dict` reads it.
         """
-        return {
-            "names": [_plain(name) for name in self.names],
-            "labels": [_plain(label) for label in self.labels],
-            "classes": [_plain(label) for label in self.classes],
-            "groups": None if self.groups is None else [_plain(group) for group in self.groups],
-            "splits": [[train.tolist(), test.tolist()] for train, test in self.splits],
-            "results": {name: [without_nan(r.to_dict()) for r in rows] for name, rows in self.results.items()},
-            "protocol": asdict(self.protocol),
-            "notes": list(self.notes),
-            "estimators": dict(self.estimators),
-        }
+        return plain(asdict(self))
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Comparison:
@@ -448,10 +564,6 @@ def _counted(outcomes: list[str]) -> str:
     if list(counts.values()) == [len(outcomes)]:
         return outcomes[0]
     return "; ".join(f"{outcome} in {count} of {len(outcomes)} splits" for outcome, count in counts.items())
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -26,7 +26,7 @@ from scipy.spatial.distance import cdist
 
 from .. import tl
 from .._internal.files import write_whole
-from .._internal.tables import counted, visible
+from .._internal.tables import counted, plain, visible
 from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
@@ -667,12 +667,6 @@ def sample_table(samples: SampleMap) -> Table:
         nearest = [samples.names[int(distances[s].argmin())], float(distances[s].min())]
         rows.append([name, *values, *(nearest if len(samples.names) > 1 else [None, None])])
     return Table("samples-table", "All samples", fields, rows, list(range(len(rows))))
-
-
-def plain(value: Any) -> Any:
-    """Return a value of NumPy as one of Python; a number that is not finite as None."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 # Prediction

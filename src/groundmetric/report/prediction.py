@@ -28,8 +28,9 @@ from ..ensemble.stacking import Numbers
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, Voting, compare, folds
-from ..evaluation._run import Cohort as Folds
-from ..evaluation._run import Result, fit, recorded_warnings
+from ..evaluation.compare import Cohort as Folds
+from ..evaluation.compare import fit, recorded_warnings
+from ..evaluation.results import Result
 from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2_estimate
 from ..evaluation.permutation import prepare_test
 from ..evaluation.scores import encode, score_codes

@@ -31,7 +31,7 @@ from .._anndata.store import (  # fmt: skip
     read_entry,
 )
 from .._internal.cache import Cache
-from .._internal.tables import without_nan
+from .._internal.tables import plain
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError
 from ..ensemble import Predictor as ViewPredictor
@@ -243,7 +243,7 @@ class Run:
         cache, key = Cache(self.folder / CACHE), f"{name}-{joblib.hash(state)}"
         answer = cache.get_json(key)
         if answer is None:
-            answer = without_nan(compute())
+            answer = plain(compute())
             cache.put_json(key, answer)
         return answer
 
