@@ -13,8 +13,7 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, GroundMetric
-from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of
-from .flows import pair_costs
+from .flows import annotation_of, classes_of, feature_names, frame, metric_of, pair_costs
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -34,10 +34,8 @@ from ..interpret import (
     stability,
 )  # fmt: skip
 from ..interpret.axes import canonical_axes
-from ..interpret.flows import Bag, partners
-from ..interpret.relevance import relevance_in_bags
+from ..interpret.flows import Bag, partners, relevance_in_bags, travel_of_cells
 from ..metrics.base import GroundMetric
-from ..tl.relevance import travel_of_cells
 from .prediction import Cohort, Evaluation, Predictions, evaluate, permutation_test
 from .run import BudgetError, Run, Steps, duration
 
