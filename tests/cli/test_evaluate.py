@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 
 import numpy as np
 import pytest

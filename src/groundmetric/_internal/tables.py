@@ -113,3 +113,13 @@ def counted(counts: Mapping[str, int]) -> list[str]:
     """
     between = " " if all(name[:1].isalpha() for name in counts) else " of "
     return [f"{count}{between}{name}" for name, count in counts.items()]
+
+
+def listed(names: Sequence[Any], n: int) -> str:
+    """Return the first names, and the number of the others.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(map(str, names[:n]))
+    return shown if len(names) <= n else f"{shown} and {len(names) - n} more"

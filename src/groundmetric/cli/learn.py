@@ -78,7 +78,7 @@ def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from .. import __version__, get, tl
-    from .._anndata.annotations import find_column
+    from .._anndata.cohort import find_column
     from .._anndata.source import Source
 
     if options.cell_type is not None:  # an error before the long work

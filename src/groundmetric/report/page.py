@@ -26,14 +26,13 @@ from scipy.spatial.distance import cdist
 
 from .. import tl
 from .._internal.files import write_whole
-from .._internal.tables import counted, plain, visible
+from .._internal.tables import counted, listed, plain, visible
 from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
-from .prediction import Evaluation, Predictions
-from .results import LEVEL, Results, collect, listed, type_composition
-from .run import Run, Steps, duration
+from .results import LEVEL, Results, collect, type_composition
+from .run import Evaluation, Predictions, Run, Steps, duration
 
 REPORT = "report.html"
 MAX_CLASSES, MAX_COLUMNS = 60, 24  # of a column that colours a map, and columns to choose from

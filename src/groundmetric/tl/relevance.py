@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from .._anndata.annotations import Annotations, Features, draw, find_column, samples_of
+from .._anndata.cohort import Annotations, Features, draw, find_column, samples_of
 from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry, stored_learner
 from .._internal.validation import ParameterError
