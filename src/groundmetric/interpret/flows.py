@@ -30,8 +30,8 @@ from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.intervals import containing, resample
 from ..metrics.base import GroundMetric
-from ..transport import solve
 from ..transport.cohort import clouds_of
+from ..transport.solvers.exact import solve_exact
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -327,7 +327,7 @@ def shipping(
             # than twice the largest cost. A surcharge above that is paid only if the masses of kinds differ.
             kinds_differ = kinds[D.bounds[d] : D.bounds[d + 1], None] != kinds[D.bounds[e] : D.bounds[e + 1]]
             priced = cost + 3.0 * cost.max() * kinds_differ
-        plan = solve(priced, clouds[d].masses, clouds[e].masses)
+        plan = solve_exact(priced, clouds[d].masses, clouds[e].masses)
         distance = cost[plan.rows, plan.cols]
         return Shipments(plan.rows + D.bounds[d], plan.cols + D.bounds[e], plan.mass, distance)
 
