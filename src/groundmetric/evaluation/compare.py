@@ -38,8 +38,8 @@ from ..learning.splits import Split, as_splits, check_splits, folds, rounds_of, 
 from .results import ERROR, OK, OUT_OF_MEMORY, Comparison, Protocol, Result, Voting, overall
 from .scores import (
     check_distances,
-    cluster_distributions,
     cluster_points,
+    cluster_scores,
     encode,
     nearest_distributions,
     score_codes,
@@ -128,7 +128,7 @@ def fit_and_score(
     if protocol.clustering:
         labels = cohort.labels[test]
         if hasattr(fitted, "distances"):
-            result.scores["clusters"] = cluster_distributions(fitted, protocol.equal(tested, cohort.D), labels)
+            result.scores["clusters"] = cluster_scores(fitted.distances(protocol.equal(tested, cohort.D)), labels)
         if points:
             most = protocol.max_points or 4000
             result.scores["point clusters"] = cluster_points(fitted, tested, labels, max_points=most)

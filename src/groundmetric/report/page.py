@@ -7,6 +7,7 @@ import io
 import os
 import platform
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -129,14 +130,7 @@ def write(
     >>> results["warnings"][0]["title"]
     'Few samples'
     """
-    return write_page(
-        run, output, Steps(n_jobs, verbose, budget), cells=cells, title=title, group_key=group_key,
-        cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
-    )  # fmt: skip
-
-
-def write_page(run: Any, output: Any, steps: Steps, *, cells: Any, title: str | None, **options: Any) -> dict[str, Any]:
-    """Write the page as `write`; `options` are those of `collect`."""
+    started = time.monotonic()
     if isinstance(run, ad.AnnData):
         run = Run(run, tl.samples(run, verbose=0), run if cells is None else Path(cells), {})
     opened = run if isinstance(run, Run) else Run.open(run, cells)
@@ -144,7 +138,10 @@ def write_page(run: Any, output: Any, steps: Steps, *, cells: Any, title: str | 
         raise ParameterError("output", None, ": a run in memory needs the path of a file")
     path = Path(output) if output is not None else opened.folder / REPORT  # type: ignore[operator]
     check_output(path)
-    results = collect(opened, **options, steps=steps)
+    results = collect(
+        opened, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations,
+        evaluation=evaluation, steps=Steps(n_jobs, verbose, budget, started=started),
+    )  # fmt: skip
     page = make_page(results, title)
     text = render(page).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
