@@ -13,11 +13,6 @@ from .._internal.tables import plain
 from . import options as shared
 
 TOP = 10
-# Names of held-out scores.
-SCORES = {
-    "balanced_accuracy": "balanced accuracy", "log_probability": "log-probability", "r2": "R²",
-    "log_likelihood": "log-likelihood",
-}  # fmt: skip
 
 
 def add(commands: Any) -> None:
@@ -171,6 +166,8 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
 
 def summary(findings: dict[str, Any]) -> str:
     """Return the findings as lines of text."""
+    from ..evaluation.results import score_name
+
     facts = {
         "learned from": f"{findings['n_samples']} samples ({shared.label_counts(findings['labels'])}), "
         f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",
@@ -179,7 +176,7 @@ def summary(findings: dict[str, Any]) -> str:
     }
     if "held_out" in findings:
         weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
-        scores = ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
+        scores = ", ".join(f"{score_name(name)} {value:.2f}" for name, value in findings["held_out"].items())
         facts["training"] = f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s"
         facts["held out"] = f"{scores} (of the {findings['scored']} that `groundmetric predict` uses)"
         facts["members"] = ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights)

@@ -29,7 +29,7 @@ _TITLES = {
 }  # fmt: skip
 _NAMES = {
     "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
-    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters",
+    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters", "r2": "R²", "log_likelihood": "log-likelihood",
 }  # fmt: skip
 
 
@@ -350,9 +350,8 @@ class Comparison:
     ) -> str:
         """Compare the reference with the best of other methods, in a sentence.
 
-        "Better" needs a confidence interval of the difference over patients that excludes 0. The best of several
-        methods is worse on new patients than on these, so this comparison favours the other methods; "worse" is
-        therefore corrected for their number (Holm).
+        "Better" needs a confidence interval of the difference over patients that excludes 0; "worse" is corrected for
+        the number of methods (Holm), because the best of several methods is worse on new patients than on these.
 
         Parameters
         ----------
@@ -373,16 +372,8 @@ class Comparison:
         values = {method: self.estimate(method, score).value for method in others}
         best = max(others, key=lambda method: -np.inf if np.isnan(values[method]) else values[method])
         difference, p = self.difference(reference, best, score), self.against(reference, score)[best][1]
-        start = f"best baseline {best} ({_name(score)} {tables.number(values[best])})"
-        if not np.isfinite(difference.low):
-            return f"{start}: no interval of the difference"
-        verdict = f"no significant difference from {reference}"
-        if difference.low > 0:
-            verdict = f"{reference} is better"
-        elif difference.high < 0 and p < 0.05:
-            verdict = f"{reference} is worse"
-        interval = f"95 % interval {difference.low:+.2f} to {difference.high:+.2f}"
-        return f"{start}: {verdict} (difference {difference.value:+.2f}, {interval})"
+        text = f"best baseline {best} ({score_name(score)} {tables.number(values[best])})"
+        return f"{text}: {lead_in_words(reference, difference.value, difference.low, difference.high, p)}"
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
         """Return mean probabilities of each distribution over the splits that tested it, and the most probable class.
@@ -582,7 +573,7 @@ def _level_table(comparison: Comparison, level: str) -> str:
         if OK not in outcomes:
             cells = [_counted(outcomes), *[""] * (len(names) - 1)]
         rows.append([method, *cells, tables.number(comparison.seconds(method), 1)])
-    return tables.markdown(["method", *map(_name, names), "seconds per split"], rows)
+    return tables.markdown(["method", *map(score_name, names), "seconds per split"], rows)
 
 
 def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
@@ -590,7 +581,7 @@ def _paired_table(comparison: Comparison, reference: str | None, score: str, lev
     rows = []
     for method, (difference, adjusted) in comparison.against(reference, score, level).items():
         rows.append([method, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
-    title = f"{reference} against each, {_name(score)} of {level}"
+    title = f"{reference} against each, {score_name(score)} of {level}"
     return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
 
@@ -622,7 +613,20 @@ def _failures(comparison: Comparison) -> Iterable[str]:
             yield f"{method} warned: {'; '.join(warned)}"
 
 
-def _name(score: str) -> str:
+def lead_in_words(name: str, value: float, low: float, high: float, p: float | None) -> str:
+    """Return whether a method is better than the best of several others, with its lead.
+
+    "Better" needs an interval over patients that excludes 0. The best of several methods is worse on new patients than
+    on these, so the comparison favours the others; "worse" therefore needs a `p` that is corrected for their number.
+    """
+    if not np.isfinite(low):
+        return "no interval of the difference"
+    worse = high < 0 and p is not None and p < 0.05
+    verdict = f"{name} is better" if low > 0 else f"{name} is worse" if worse else "no significant difference"
+    return f"{verdict} (difference {value:+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
+
+
+def score_name(score: str) -> str:
     return _NAMES.get(score, score.replace("_", " "))
 
 

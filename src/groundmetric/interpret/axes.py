@@ -77,22 +77,6 @@ class Axes:
         """
         return (self.between - self.within) / self.between.sum()
 
-    def importance(self, axis: int) -> np.ndarray:
-        """Return the share of each feature in one axis: squared loadings, summing to 1.
-
-        Parameters
-        ----------
-        axis : int
-            Number of the axis, from 0.
-
-        Returns
-        -------
-        array of shape (n_features,)
-            Shares of the features.
-        """
-        squared = self.loadings[axis] ** 2
-        return squared / (squared.sum() or 1.0)
-
     def table(self) -> DataFrame:
         """Return a row per axis.
 

@@ -63,11 +63,6 @@ def classes_of(y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     return classes, codes
 
 
-def check_confidence(confidence: float) -> None:
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence is {confidence}: expected a number between 0 and 1")
-
-
 def feature_names(D: Distributions, metric: GroundMetric | None = None) -> list[str]:
     """Return the names of the features, by the metric if it has them; else "feature 0", "feature 1", …."""
     names = (metric.features if metric is not None else None) or D.features
@@ -540,13 +535,9 @@ class AnnotationRelevance:
         Mass × relevance as a share of the sum over kinds.
     draws : array of shape (n_draws, n_values)
         Shares in bootstrap draws of the distributions; no rows if all are in one group.
-    confidence : float
-        Confidence level of the intervals.
     composition : float
         Share of the whole excess distance that is not within kinds: the cost of mass that must change its kind because
         distributions have unequal masses of the kinds. Near 1, classes differ in the frequencies of the kinds.
-    composition_draws : array of shape (n_draws,)
-        The same in the bootstrap draws.
     total : float
         Excess distance within kinds: sum over kinds of mass × relevance, in units of the mean distance between classes.
     total_draws : array of shape (n_draws,)
@@ -569,9 +560,7 @@ class AnnotationRelevance:
     relevance: np.ndarray
     share: np.ndarray
     draws: np.ndarray
-    confidence: float
     composition: float
-    composition_draws: np.ndarray
     total: float
     total_draws: np.ndarray
     out_of_bag: bool
@@ -579,17 +568,12 @@ class AnnotationRelevance:
     @property
     def interval(self) -> np.ndarray:
         """Lower and upper ends of each share, (2, n_values): percentiles of the draws, extended to the share."""
-        return containing(self.share, self.draws, self.confidence)
-
-    @property
-    def composition_interval(self) -> np.ndarray:
-        """Lower and upper end of `composition`, (2,)."""
-        return containing(np.array([self.composition]), self.composition_draws[:, None], self.confidence)[:, 0]
+        return containing(self.share, self.draws)
 
     @property
     def total_interval(self) -> np.ndarray:
         """Lower and upper end of `total`, (2,); if 0 is between them, shares have no meaning."""
-        return containing(np.array([self.total]), self.total_draws[:, None], self.confidence)[:, 0]
+        return containing(np.array([self.total]), self.total_draws[:, None])[:, 0]
 
     @property
     def first(self) -> np.ndarray:
@@ -621,7 +605,6 @@ def annotation_relevance(
     *,
     groups: LabelsLike | None = None,
     n_draws: int = 1000,
-    confidence: float = 0.95,
     max_partners: int = 10,
     random_state: RandomState = 0,
     n_jobs: int | None = None,
@@ -639,8 +622,8 @@ def annotation_relevance(
     trained on neither distribution (out of bag); then no comparison with permuted labels is needed. All distributions
     are compared by equal numbers of points.
 
-    Intervals are by bootstrap of the distributions within each class (whole groups if given; groups with several
-    classes, regardless of class), on both sides of a comparison. The metric is held fixed.
+    The 95 % intervals are by bootstrap of the distributions within each class (whole groups if given; groups with
+    several classes, regardless of class), on both sides of a comparison. The metric is held fixed.
 
     Parameters
     ----------
@@ -656,8 +639,6 @@ def annotation_relevance(
         Patient of each distribution: distributions of a patient are drawn together.
     n_draws : int, default=1000
         Bootstrap draws.
-    confidence : float, default=0.95
-        Confidence level of the interval.
     max_partners : int, default=10
         Largest number of distributions of each class with which a distribution is compared, drawn at random.
     random_state : int, RandomState or None, default=0
@@ -680,14 +661,13 @@ def annotation_relevance(
     1.0
     """
     check_number("n_draws", n_draws, low=1, whole=True)
-    check_confidence(confidence)
     D = as_distributions(D)
     _, codes = classes_of(y, D)
     kinds = annotation_of(D, annotation)
     bags, out_of_bag = _bags(metric, *equalized_with_kinds(D, kinds))
     return relevance_in_bags(
         bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
-        confidence=confidence, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
+        max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
     )  # fmt: skip
 
 
@@ -713,7 +693,6 @@ def relevance_in_bags(
     out_of_bag: bool,
     groups: Any,
     n_draws: int,
-    confidence: float,
     max_partners: int,
     random: np.random.RandomState,
     n_jobs: int | None,
@@ -733,9 +712,7 @@ def relevance_in_bags(
         relevance=farther[:-1] / unit,
         share=shares,
         draws=drawn[0],
-        confidence=confidence,
         composition=float(composition),
-        composition_draws=drawn[2],
         total=float(total) / unit,
         total_draws=drawn[1] / unit,
         out_of_bag=out_of_bag,

@@ -20,10 +20,14 @@ from .._internal.validation import check_number, group_list, unit_codes
 from ..distributions import as_distributions
 from ..ensemble.members import importance_interval
 from ..evaluation.intervals import resample
-from .flows import check_confidence, classes_of, feature_names, frame, metric_of
+from .flows import classes_of, feature_names, frame, metric_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+# Sizes of sets that are tested for enrichment, in features of the background.
+MIN_SIZE, MAX_SIZE = 5, 500
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,6 @@ class Stability:
         Importances from bootstrap samples of the distributions.
     n_top : int
         Number of most important features that are called selected in a refit.
-    confidence : float
-        Confidence level of the intervals.
 
     Examples
     --------
@@ -58,12 +60,11 @@ class Stability:
     importance: np.ndarray
     refits: np.ndarray
     n_top: int
-    confidence: float
 
     @property
     def interval(self) -> np.ndarray:
-        """Lower and upper ends of each importance, (2, n_features), as `pl.importance` draws them."""
-        return importance_interval(self.importance, self.refits, self.confidence)
+        """Lower and upper ends of 95 % of the refits, (2, n_features), as `pl.importance` draws them."""
+        return importance_interval(self.importance, self.refits)
 
     @property
     def selected(self) -> np.ndarray:
@@ -95,7 +96,6 @@ def stability(
     groups: LabelsLike | None = None,
     n_refits: int = 100,
     n_top: int = 20,
-    confidence: float = 0.95,
     n_jobs: int | None = None,
     random_state: RandomState = 0,
     verbose: int = 0,
@@ -122,8 +122,6 @@ def stability(
         Number of bootstrap samples.
     n_top : int, default=20
         Number of most important features that are called selected.
-    confidence : float, default=0.95
-        Confidence level of the intervals.
     n_jobs : int or None, default=None
         Number of parallel fits (joblib).
     random_state : int, RandomState or None, default=0
@@ -150,7 +148,6 @@ def stability(
     classes, codes = classes_of(y, D)
     check_number("n_refits", n_refits, low=1, whole=True)
     check_number("n_top", n_top, low=1, whole=True)
-    check_confidence(confidence)
     random = check_random_state(random_state)
     metric = metric_of(learner if hasattr(learner, "metric_") else clone(learner).fit(D, classes[codes]), D)
     parameters = _refit_parameters(learner)
@@ -171,7 +168,7 @@ def stability(
         for number, importance in run_tasks(refit, jobs, n_jobs):
             refits[number] = importance
             bar.update()
-    return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]), confidence)
+    return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]))
 
 
 def _refit_parameters(learner: Any) -> dict[str, Any]:
@@ -277,9 +274,6 @@ def over_representation(
     features: Iterable[str],
     background: Iterable[str],
     sets: Mapping[str, Iterable[str]],
-    *,
-    min_size: int = 5,
-    max_size: int | None = 500,
 ) -> Enrichment:
     """Test whether a set has more of the given features than expected of a random draw from the background.
 
@@ -294,11 +288,7 @@ def over_representation(
     background : iterable of str
         Names of all features that could have been among `features`, each once.
     sets : mapping of str to iterable of str
-        Name of a set to its members, as from `read_gmt`.
-    min_size : int, default=5
-        Smallest set that is tested, by its members in the background.
-    max_size : int or None, default=500
-        Largest set that is tested, by its members in the background; None: any.
+        Name of a set to its members, as from `read_gmt`; sets with 5 to 500 members in the background are tested.
 
     Returns
     -------
@@ -324,11 +314,10 @@ def over_representation(
     if not chosen:
         raise ValueError("no features are given: at least one is needed")
     members = {name: sorted({position[m] for m in genes if m in position}) for name, genes in sets.items()}
-    largest = len(names) if max_size is None else max_size
-    tested = {name: rows for name, rows in members.items() if max(1, min_size) <= len(rows) <= largest}
+    tested = {name: rows for name, rows in members.items() if MIN_SIZE <= len(rows) <= MAX_SIZE}
     if not tested:
         raise ValueError(
-            f"none of {len(members)} sets has {min_size} to {largest} members among the {len(names)} features of the "
+            f"none of {len(members)} sets has {MIN_SIZE} to {MAX_SIZE} members among the {len(names)} features of the "
             f"background (the largest has {max(map(len, members.values()), default=0)}): do both use the same names?"
         )
     overlap = [[names[k] for k in rows if names[k] in chosen] for rows in tested.values()]
@@ -347,15 +336,13 @@ def over_representation(
     )
 
 
-def read_gmt(path: str | os.PathLike[str], *, prefix: str = "") -> dict[str, list[str]]:
+def read_gmt(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Read the sets of a GMT file: a line has a name, a description and the members, separated by tabs.
 
     Parameters
     ----------
     path : path-like
         The file, compressed if its name ends in ".gz".
-    prefix : str, default=""
-        Only sets whose name begins with it are read, e.g. ``"HALLMARK_"``.
 
     Returns
     -------
@@ -382,11 +369,9 @@ def read_gmt(path: str | os.PathLike[str], *, prefix: str = "") -> dict[str, lis
             name, *columns = line.rstrip("\r\n").split("\t")
             if len(columns) < 2:
                 raise ValueError(f"{path.name}, line {number}: expected a name, a description and members, with tabs")
-            if not name.startswith(prefix):
-                continue
             if name in sets:
                 raise ValueError(f"{path.name}, line {number}: a set {name!r} was defined before")
             sets[name] = list(dict.fromkeys(member for member in columns[1:] if member))
     if not sets:
-        raise ValueError(f"{path.name} has no sets" + (f" whose name begins with {prefix!r}" if prefix else ""))
+        raise ValueError(f"{path.name} has no sets")
     return sets

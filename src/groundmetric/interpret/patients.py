@@ -31,7 +31,6 @@ from ..learning.splits import restricted_permutations
 from .flows import (
     Shipments,
     annotation_of,
-    check_confidence,
     classes_of,
     equalized_with_kinds,
     feature_names,
@@ -65,7 +64,7 @@ class Counterfactual:
         Mean change of the points of each kind on the optimal plans to distributions of the other class, minus the
         change on plans to distributions of the same class, in units of the feature. NaN for a kind that is absent.
     low, high : array of shape (n_values, n_features)
-        Confidence interval of the change, over distributions of both classes.
+        95 % confidence interval of the change, over distributions of both classes.
     p : array of shape (n_values, n_features)
         P-value of each change, adjusted for all kinds and features (maximum of permuted t statistics).
     share : array of shape (n_values,)
@@ -73,8 +72,6 @@ class Counterfactual:
         excesses are set to 0.
     neighbors : list
         Distributions of the other class that were compared, nearest first.
-    confidence : float
-        Confidence level of the intervals.
 
     Examples
     --------
@@ -97,7 +94,6 @@ class Counterfactual:
     p: np.ndarray
     share: np.ndarray
     neighbors: list[Any]
-    confidence: float
 
     def table(self) -> DataFrame:
         """Return a row per kind and feature, sorted by p-value and by the ratio of the change to its interval.
@@ -128,7 +124,6 @@ def counterfactual(
     annotation: str | LabelsLike | None = None,
     groups: LabelsLike | None = None,
     n_neighbors: int = 10,
-    confidence: float = 0.95,
 ) -> Counterfactual:
     """Move a distribution to the nearest distributions of another class and sum the changes by kind and feature.
 
@@ -156,8 +151,6 @@ def counterfactual(
         Patient of each distribution: of each other patient, the nearest distribution of a class is compared.
     n_neighbors : int, default=10
         Largest number of distributions of each class that are compared.
-    confidence : float, default=0.95
-        Confidence level of the intervals.
 
     Returns
     -------
@@ -174,7 +167,6 @@ def counterfactual(
     (10, 0, 2)
     """
     check_number("n_neighbors", n_neighbors, low=2, whole=True)
-    check_confidence(confidence)
     D = as_distributions(D)
     fitted = ensemble.fitted_
     names = fitted.geometries[""].names
@@ -229,7 +221,7 @@ def counterfactual(
 
     is_other = np.arange(len(changes)) < len(sides[0])
     stacked, stacked_costs = np.array(changes), np.array(costs)
-    change, low, high, p = _contrast(stacked.reshape(len(stacked), -1), is_other, confidence, str(name))
+    change, low, high, p = _contrast(stacked.reshape(len(stacked), -1), is_other, str(name))
     excess = np.maximum(stacked_costs[is_other].mean(axis=0) - stacked_costs[~is_other].mean(axis=0), 0.0)
     shape = stacked.shape[1:]
     features = feature_names(D)
@@ -245,7 +237,6 @@ def counterfactual(
         p=p.reshape(shape),
         share=excess / (excess.sum() or 1.0),
         neighbors=[D.names[d] for d in sides[0]],
-        confidence=confidence,
     )
 
 
@@ -268,7 +259,7 @@ def _dense(points: Any) -> np.ndarray:
 
 
 def _contrast(
-    rows: np.ndarray, is_other: np.ndarray, confidence: float, key: str
+    rows: np.ndarray, is_other: np.ndarray, key: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the difference of the means of two sets of rows, its interval, and p-values adjusted by the maximum.
 
@@ -298,7 +289,7 @@ def _contrast(
         permuted, permuted_error = statistics(random.permutation(is_other))
         largest[k] = (np.abs(permuted) / permuted_error).max(initial=0.0)
     change, low, high, p = np.full((4, rows.shape[1]), np.nan)
-    reach = student_t.ppf(0.5 + confidence / 2, degrees) * error
+    reach = student_t.ppf(0.975, degrees) * error
     change[finite], low[finite], high[finite], p[finite] = 0.0, 0.0, 0.0, 1.0
     for array, ends in ((change, difference), (low, difference - reach), (high, difference + reach)):
         array[varies] = ends * scale[varies]
@@ -338,8 +329,6 @@ class Influence:
         patients if all are equally far.
     n_patients : int
         Patients of the cohort, of which `names` are left out.
-    level : float
-        Significance level by which `changes` is judged.
 
     Examples
     --------
@@ -359,7 +348,6 @@ class Influence:
     map_correlation: np.ndarray
     map_share: np.ndarray
     n_patients: int
-    level: float = 0.05
 
     @property
     def influence(self) -> np.ndarray:
@@ -381,8 +369,8 @@ class Influence:
 
     @property
     def changes(self) -> np.ndarray:
-        """Whether the conclusion (significance at `level`) is another one without the patient."""
-        return (self.p_values <= self.level) != (self.p <= self.level)
+        """Whether the conclusion (p at most 0.05) is another one without the patient."""
+        return (self.p_values <= 0.05) != (self.p <= 0.05)
 
     def table(self) -> DataFrame:
         """Return a row per patient, sorted by influence.

@@ -29,6 +29,7 @@ from .. import tl
 from .._internal.files import write_whole
 from .._internal.tables import counted, listed, plain, visible
 from .._internal.validation import ParameterError
+from ..evaluation.results import score_name
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
@@ -394,7 +395,7 @@ def cards_of(results: Results) -> list[Card]:
     n_features, feature = len(run.stored.features), run.feature
     if scores is None:
         name, value = ("score", None) if run.results is None else next(iter(run.results.scores.items()))
-        name, lines = Evaluation.names.get(name, name), ["Baselines not computed"]
+        name, lines = score_name(name), ["Baselines not computed"]
     else:
         name, row, best = scores.name, scores.learned, scores.best_baseline
         value, lines = row["value"], [row["status"]]
@@ -458,7 +459,7 @@ def describe_prediction(results: Results) -> list[str]:
         return ["Prediction of held-out samples was not tested. The map shows training samples only."]
     if scores is None:
         name, value = next(iter(ensemble.scores.items()))  # type: ignore[union-attr]
-        name = Evaluation.names.get(name, name)
+        name = score_name(name)
         return [f"Held-out samples: {label} is predicted with {name} {value:.2f}."]
     row, test = scores.learned, scores.test
     if row["value"] is None:

@@ -573,7 +573,7 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
             groups = run.samples.obs[run.group_key].loc[names].to_numpy() if run.group_key in run.samples.obs else None
             relevance = relevance_in_bags(
                 bags, np.unique(run.classes.loc[names].to_numpy(), return_inverse=True)[1], types,
-                out_of_bag=len(bags) > 1, groups=groups, n_draws=DRAWS, confidence=0.95, max_partners=PARTNERS,
+                out_of_bag=len(bags) > 1, groups=groups, n_draws=DRAWS, max_partners=PARTNERS,
                 random=np.random.RandomState(0), n_jobs=steps.n_jobs,
             )  # fmt: skip
         low, high = relevance.interval

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import anndata as ad
 import joblib
@@ -25,7 +25,7 @@ import pandas as pd
 from scipy import sparse
 
 from .. import __version__, baselines
-from .._anndata.cohort import CELL_TYPE, LEVEL, Labelled, read_cohort
+from .._anndata.cohort import CELL_TYPE, Labelled, read_cohort
 from .._anndata.source import PANEL, Source
 from .._anndata.store import (  # fmt: skip
     RUN_CELLS,
@@ -55,7 +55,7 @@ from ..evaluation.compare import Cohort as Folds
 from ..evaluation.compare import fit, recorded_warnings
 from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2_estimate
 from ..evaluation.permutation import prepare_test
-from ..evaluation.results import Result
+from ..evaluation.results import Result, lead_in_words, score_name
 from ..evaluation.scores import encode, score_codes
 from ..learning.splits import Split
 
@@ -434,13 +434,10 @@ class Evaluation:
     predictions: Predictions | None  # of the learned model
     test: dict[str, Any] | None  # permutation test
     notes: list[str]  # remarks on the scores
-    names: ClassVar[dict[str, str]] = {
-        "r2": "R²", "balanced_accuracy": "balanced accuracy", "log_probability": "log-probability",
-    }  # fmt: skip
 
     @property
     def name(self) -> str:
-        return self.names[self.score]
+        return score_name(self.score)
 
     @property
     def learned(self) -> dict[str, Any]:
@@ -453,11 +450,7 @@ class Evaluation:
 
     @property
     def verdict(self) -> str | None:
-        """Comparison of the learned model with the best baseline, in a sentence; None without baselines.
-
-        "Better" needs an interval over patients that excludes 0. The best of several baselines is worse on new samples
-        than on these, so the comparison favours the baseline; "worse" is therefore corrected for their number (Holm).
-        """
+        """Comparison of the learned model with the best baseline, in a sentence; None without baselines."""
         best = self.best_baseline
         if best is None:
             return None
@@ -465,9 +458,7 @@ class Evaluation:
         lead, low, high, p = (best.get(key) for key in ("lead", "lead_low", "lead_high", "p"))
         if lead is None or low is None or high is None:
             return f"{start}."
-        worse = high < 0 and p is not None and p < LEVEL
-        verdict = f"{LEARNED} is better" if low > 0 else f"{LEARNED} is worse" if worse else "no significant difference"
-        return f"{start}: {verdict} (difference {lead:+.2f}, 95% interval {low:+.2f} to {high:+.2f})."
+        return f"{start}: {lead_in_words(LEARNED, lead, low, high, p)}."
 
 
 def evaluate(cohort: Cohort, steps: Steps) -> Evaluation:
