@@ -50,7 +50,8 @@ from ..ensemble.members import EuclideanView, replace_diagonal
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort, prepare_fit
 from ..estimators.predictor import EnsemblePredictor
 from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations
-from .compare import FixedSplits, Procedure, Protocol, SharedProcedure, Voting, recorded_warnings, splitting_by
+from .compare import FixedSplits, Procedure, SharedProcedure, recorded_warnings, splitting_by
+from .results import Protocol, Voting
 
 # Permutations of the statistics of association, which need no fit, at least.
 _MIN_ASSOCIATION_PERMUTATIONS = 999

@@ -26,6 +26,7 @@ from scipy.cluster.hierarchy import dendrogram
 from scipy.spatial.distance import cdist
 
 from .. import tl
+from .._anndata.cohort import LEVEL
 from .._internal.files import write_whole
 from .._internal.tables import counted, listed, plain, visible
 from .._internal.validation import ParameterError
@@ -33,7 +34,7 @@ from ..evaluation.results import score_name
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
-from .results import LEVEL, Results, collect, type_composition
+from .results import Results, collect, type_composition
 from .run import Evaluation, Predictions, Run, Steps, duration
 
 REPORT = "report.html"
