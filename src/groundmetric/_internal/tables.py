@@ -18,6 +18,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 # Unicode's control and format characters (bidirectional overrides, zero-width spaces), line separators, surrogates.
 _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
+# Names of scores, where they differ from the name in code.
+_SCORES = {
+    "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
+    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters", "r2": "R²", "log_likelihood": "log-likelihood",
+}  # fmt: skip
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -123,3 +128,12 @@ def listed(names: Sequence[Any], n: int) -> str:
     """
     shown = ", ".join(map(str, names[:n]))
     return shown if len(names) <= n else f"{shown} and {len(names) - n} more"
+
+
+def score_name(score: str) -> str:
+    """Return the name of a score in texts.
+
+    >>> score_name("roc_auc"), score_name("balanced_accuracy")
+    ('ROC AUC', 'balanced accuracy')
+    """
+    return _SCORES.get(score, score.replace("_", " "))

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .._internal.tables import plain
+from .._internal.tables import plain, score_name
 from . import options as shared
 
 TOP = 10
@@ -166,8 +166,6 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
 
 def summary(findings: dict[str, Any]) -> str:
     """Return the findings as lines of text."""
-    from ..evaluation.results import score_name
-
     facts = {
         "learned from": f"{findings['n_samples']} samples ({shared.label_counts(findings['labels'])}), "
         f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._internal import tables
-from .._internal.tables import plain
+from .._internal.tables import plain, score_name
 from .._internal.validation import check_class_weight, check_number, unit_codes
 from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights
@@ -26,10 +26,6 @@ LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "po
 _TITLES = {
     "distributions": "Distributions", "points": "Points",
     "clusters": "Clusters of distributions", "point clusters": "Clusters of points",
-}  # fmt: skip
-_NAMES = {
-    "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
-    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters", "r2": "R²", "log_likelihood": "log-likelihood",
 }  # fmt: skip
 
 
@@ -624,10 +620,6 @@ def lead_in_words(name: str, value: float, low: float, high: float, p: float | N
     worse = high < 0 and p is not None and p < 0.05
     verdict = f"{name} is better" if low > 0 else f"{name} is worse" if worse else "no significant difference"
     return f"{verdict} (difference {value:+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
-
-
-def score_name(score: str) -> str:
-    return _NAMES.get(score, score.replace("_", " "))
 
 
 def _format_estimate(estimate: Estimate) -> str:

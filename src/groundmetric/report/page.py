@@ -28,9 +28,8 @@ from scipy.spatial.distance import cdist
 from .. import tl
 from .._anndata.cohort import LEVEL
 from .._internal.files import write_whole
-from .._internal.tables import counted, listed, plain, visible
+from .._internal.tables import counted, listed, plain, score_name, visible
 from .._internal.validation import ParameterError
-from ..evaluation.results import score_name
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING

@@ -40,7 +40,7 @@ from .._anndata.store import (  # fmt: skip
 )
 from .._internal.cache import Cache
 from .._internal.parallel import muted
-from .._internal.tables import plain
+from .._internal.tables import plain, score_name
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, number_groups
 from ..baselines.models import inner_folds
@@ -55,7 +55,7 @@ from ..evaluation.compare import Cohort as Folds
 from ..evaluation.compare import fit, recorded_warnings
 from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2_estimate
 from ..evaluation.permutation import prepare_test
-from ..evaluation.results import Result, lead_in_words, score_name
+from ..evaluation.results import Result, lead_in_words
 from ..evaluation.scores import encode, score_codes
 from ..learning.splits import Split
 
