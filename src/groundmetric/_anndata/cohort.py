@@ -43,8 +43,8 @@ _FEW_SAMPLES, _UNEQUAL, _FEW_CELLS, _TOO_FEW_CELLS = 8, 3.0, 50, 10
 class CohortWarning(UserWarning):
     """The design of a cohort makes results unreliable.
 
-    `tl.learn` warns about labels with few patients, samples with few cells, patients with several samples if
-    `group_key` is not set, and batches or cell numbers that are associated with the label.
+    `tl.learn` warns about samples without a label, labels with few patients, samples with few cells, patients with
+    several samples if `group_key` is not set, and batches or cell numbers that are associated with the label.
 
     Examples
     --------
@@ -265,7 +265,8 @@ def cohort_problems(
     limit = _TOO_FEW_CELLS if serious else _FEW_CELLS
     if n_small := int((sizes < limit).sum()):
         text = f"samples with fewer than {limit} cells: {n_small} of {len(obs)} ({str(sizes.idxmin())!r} has "
-        text += f"{sizes.min()}); their distances to other samples are too large: drop samples with few cells"
+        text += f"{sizes.min()}); their distances to other samples are too large"
+        text += ": drop samples with few cells" if serious else ""
         notes.append(Note("Samples with few cells", text, serious=serious))
     association = size_association(
         used["n_cells"].to_numpy(), classes.to_numpy() if numbers is None else numbers.loc[used.index].to_numpy(),
@@ -282,9 +283,7 @@ def cohort_problems(
         among = np.asarray(distances)[np.ix_(labelled, labelled)]
         notes += _batches_in_distances(used, label_key, columns, used.get(group_key), among)
     if repeated and group_key is None:
-        text = (
-            f"obs[{repeated[0]!r}] has {obs[repeated[0]].nunique()} values for {len(obs)} samples; if samples of one "
-        )
+        text = f"obs[{repeated[0]!r}] has {obs[repeated[0]].nunique()} values for {len(obs)} samples; if samples of a "
         text += "patient are in both training and test set, held-out scores are too high: keep them together"
         notes.append(Note("Several samples per patient", text, {"group_key": str(repeated[0])}, serious=True))
     return notes, association

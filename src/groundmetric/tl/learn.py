@@ -235,8 +235,8 @@ def learn(
     Warns
     -----
     CohortWarning
-        If a label is rare, samples have fewer than 10 cells, patients seem to have several samples without a
-        `group_key`, or the batch or the number of cells per sample is associated with the label.
+        If samples lack a label, a label is rare, samples have fewer than 10 cells, patients seem to have several
+        samples without a `group_key`, or the batch or the number of cells per sample is associated with the label.
 
     Notes
     -----
