@@ -300,7 +300,7 @@ def learn(
             if problem.serious:
                 warnings.warn(str(problem), CohortWarning, stacklevel=2)
         cell_numbers = association.sentence(label_key, "sample", "cell")
-        if learner.verbose:
+        if learner.verbose and all(problem.title != "Number of cells" for problem in problems):
             write_line(cell_numbers)
         rows = draw(samples, n_cells, random_state)
         redraw = partial(draw, samples, n_cells, random_state) if resample else None
