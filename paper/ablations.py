@@ -10,7 +10,8 @@ import numpy as np
 
 from groundmetric._internal.tables import markdown, number
 from groundmetric.estimators import GroundMetricLearner
-from groundmetric.evaluation._run import Cohort, Protocol, Task, attempt
+from groundmetric.evaluation.compare import Cohort, Task, attempt
+from groundmetric.evaluation.results import Protocol
 from groundmetric.learning import EarlyStopping
 
 from . import published as paper

@@ -12,7 +12,7 @@ from typing import Any
 from groundmetric import __version__
 from groundmetric._internal.cache import Cache
 from groundmetric._internal.files import write_whole
-from groundmetric._internal.tables import without_nan
+from groundmetric._internal.tables import plain
 
 from . import ablations, classification, clustering, figures, real
 from .protocol import Plan
@@ -81,7 +81,7 @@ def reproduce(
     files: list[str] = []
 
     def keep(section: str, result: dict[str, Any]) -> None:
-        cache.put_json(f"section {section}", without_nan(result))
+        cache.put_json(f"section {section}", plain(result))
         files[:] = write_page(_finished(cache), folder, quick=quick, version=__version__)
 
     for section in chosen:

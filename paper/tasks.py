@@ -11,7 +11,7 @@ import joblib
 from groundmetric import __version__
 from groundmetric._internal.cache import Cache
 from groundmetric._internal.parallel import progress_bar, run_tasks
-from groundmetric.evaluation._run import recorded_warnings
+from groundmetric.evaluation.compare import recorded_warnings
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
 

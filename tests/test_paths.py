@@ -25,8 +25,8 @@ LIMITS = {
     "distances": 8,
     "learn one metric from a file": 19,
     "learn an ensemble from a file": 25,
-    "report": 26,
-    "report with baselines and tests": 54,
+    "report": 21,
+    "report with baselines and tests": 46,
 }
 
 

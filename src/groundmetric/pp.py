@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from ._anndata.annotations import SELECTED, Samples, above_average, check_draw, draw, samples_of
+from ._anndata.cohort import SELECTED, Samples, above_average, check_draw, draw, samples_of
 from ._anndata.source import Source, layout, moments, read, warn_of_counts
 from ._internal.validation import ParameterError, check_number, need
 

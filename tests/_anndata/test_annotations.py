@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from groundmetric._anndata.annotations import Samples, constant_columns, draw, labels_of, samples_of
+from groundmetric._anndata.cohort import Samples, constant_columns, draw, labels_of, samples_of
 
 OBS = pd.DataFrame({"patient": list("bbaacc"), "disease": ["ill"] * 2 + ["well"] * 4, "age": [1, 1, 2, 2, 3, 4]})
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from groundmetric._anndata.annotations import default_rule
+from groundmetric._anndata.cohort import default_rule
 from groundmetric._anndata.source import moments
 from groundmetric.tl.transfer import other_scale
 

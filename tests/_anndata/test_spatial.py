@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from groundmetric._anndata.annotations import Samples
+from groundmetric._anndata.cohort import Samples
 from groundmetric.pp import (
     check_coordinates,
     neighborhood_means,

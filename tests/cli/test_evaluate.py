@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatc
     assert "--resume" in capsys.readouterr().err
     # what was fitted is not fitted again
     with monkeypatch.context() as patch:
-        patch.setattr("groundmetric.evaluation._run.fit_and_score", interrupt)
+        patch.setattr(sys.modules["groundmetric.evaluation.compare"], "fit_and_score", interrupt)
         patch.setattr(evaluating, "draw", lambda *_: [])
         assert cli.main([*command, "--resume"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -178,7 +179,7 @@ def test_bad_input_is_said_before_the_long_work(cells, tmp_path, monkeypatch, ca
     def refuse(*_):
         raise AssertionError("the long work has begun")
 
-    monkeypatch.setattr("groundmetric.evaluation._run.fit_and_score", refuse)
+    monkeypatch.setattr(sys.modules["groundmetric.evaluation.compare"], "fit_and_score", refuse)
     assert cli.main(["evaluate", str(cells), *QUICK, *change, "-o", str(tmp_path / "run")]) == 2
     printed = capsys.readouterr().err
     assert expected in printed

@@ -24,7 +24,7 @@ def curve(effect, seed=0, n=8, **options):
 
 def test_power_of_a_z_test_is_recovered():
     """A p-value of .0228 is a z-score of 2: with four times the patients and growth √n, a z-score of 4."""
-    result = LearningCurve(20, 2, np.array([20.0]), np.array([0.7]), (0.5, 0.85), 0.25, 0.02275, 0.05, 0.95)
+    result = LearningCurve(20, 2, np.array([20.0]), np.array([0.7]), (0.5, 0.85), 0.25, 0.02275, 0.05)
     value, low, high = result.power(80)
     assert low < value < high
     assert high == pytest.approx(1.0)
@@ -58,7 +58,7 @@ def test_patients_are_units():
 
 
 def test_invalid_input():
-    result = LearningCurve(20, 2, np.array([20.0]), np.array([0.7]), (0.5, 0.85), 0.25, 0.02, 0.05, 0.95)
+    result = LearningCurve(20, 2, np.array([20.0]), np.array([0.7]), (0.5, 0.85), 0.25, 0.02, 0.05)
     with pytest.raises(ParameterError):
         result.accuracy(10)
     with pytest.raises(ParameterError):

@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import TransportKNeighborsClassifier
 from groundmetric._internal.parallel import InterruptedWarning
-from groundmetric.evaluation._run import Cohort, Protocol, Result, Task, attempt
-from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores, vote
+from groundmetric.evaluation.compare import Cohort, Protocol, Result, Task, attempt
+from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_scores, scores, vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort
 
@@ -94,7 +94,7 @@ def test_a_method_that_takes_groups_is_given_those_of_its_training_part():
 
 def test_clusters_of_the_test_part():
     clustered = run(knowing(), clustering=True).scores
-    assert clustered["clusters"] == cluster_distributions(knowing().fit(D, NAMES), D[TEST], NAMES[TEST])
+    assert clustered["clusters"] == cluster_scores(knowing().fit(D, NAMES).distances(D[TEST]), NAMES[TEST])
     assert tuple(clustered["point clusters"]) == CLUSTERING
 
 

@@ -22,7 +22,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from groundmetric import GroundMetric, TransportKNeighborsClassifier
 from groundmetric.estimators._base import class_shares
-from groundmetric.evaluation import cluster_distributions, cluster_points, cluster_scores, scores, vote
+from groundmetric.evaluation import cluster_points, cluster_scores, scores, vote
 from groundmetric.evaluation.scores import k_nearest, nearest_distributions, score_codes, score_counts, vote_points
 
 from .methods import euclidean, knowing, tiny_cohort
@@ -275,7 +275,7 @@ def test_clusters_are_those_of_scikit_learn(options):
 
 
 def test_the_right_metric_clusters_distributions_and_euclid_does_not():
-    right, wrong = (cluster_distributions(make().fit(D, y), D, y) for make in (knowing, euclidean))
+    right, wrong = (cluster_scores(make().fit(D, y).distances(D), y) for make in (knowing, euclidean))
     assert right["adjusted_rand"] > 0.9 > 0.3 > wrong["adjusted_rand"]
     assert right["silhouette"] > 0.4 > 0.1 > wrong["silhouette"]
 

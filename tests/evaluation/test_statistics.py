@@ -108,9 +108,9 @@ def test_wilson_is_that_of_scipy(right, n, confidence):
 
 def test_intervals_of_draws_are_widened_to_their_values():
     draws = np.random.default_rng(0).uniform(size=(50, 3))
-    low, high = containing(np.array([-1.0, 0.5, 2.0]), draws, 0.9)
+    low, high = containing(np.array([-1.0, 0.5, 2.0]), draws)
     assert (low[0], high[2]) == (-1.0, 2.0)
-    assert_allclose([low[1], high[1]], np.quantile(draws[:, 1], [0.05, 0.95]))
+    assert_allclose([low[1], high[1]], np.quantile(draws[:, 1], [0.025, 0.975]))
     assert np.isnan(containing(np.zeros(3), draws[:0])).all()
 
 

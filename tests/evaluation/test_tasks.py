@@ -6,7 +6,7 @@ import pytest
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
 from groundmetric._internal.cache import Cache, CacheWarning
 from groundmetric.evaluation import Voting, compare, shuffled
-from groundmetric.evaluation._run import Cohort, Protocol, Result, ResultCache, Task, fingerprint, task_key
+from groundmetric.evaluation.compare import Cohort, Protocol, Result, ResultCache, Task, fingerprint, task_key
 
 from .methods import euclidean, knowing, tiny_cohort
 

@@ -29,8 +29,6 @@ def test_every_interval_contains_its_share(case):
         result = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=n_draws)
         low, high = result.interval
         assert np.all((low <= result.share) & (result.share <= high))
-        low, high = result.composition_interval
-        assert low <= result.composition <= high
 
 
 def test_kinds_of_equal_mass_are_compared_each_with_their_own(modes):
@@ -120,7 +118,6 @@ def test_numbers_of_cells_are_told_apart_from_changes_of_cells():
     metric = GroundMetric.euclidean(D.shape[1])
     composed = annotation_relevance(metric, D, y, "cell_type", n_draws=100)
     assert composed.composition > 0.8
-    assert composed.composition_interval[0] > 0.5
     D, y, _ = simulated(0, batch_strength=0.0)
     changed = annotation_relevance(metric, D, y, "cell_type", n_draws=100)
     assert changed.composition < 0.4
@@ -144,8 +141,6 @@ def test_groups_are_drawn_together(case):
         case.learner, case.D, case.y, "cell_type", groups=["a"] * len(case.D), n_draws=20
     )
     assert np.isnan(left_result.interval).all()
-    with pytest.raises(ValueError, match="confidence is 95"):
-        annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2, confidence=95)
 
 
 class Terminal(io.StringIO):

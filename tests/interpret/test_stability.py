@@ -65,7 +65,7 @@ def test_groups_that_leave_nothing_to_draw():
         bootstrap_indices(np.array([0, 0, 1, 1]), ["a"] * 4, 3, np.random.RandomState(0))
 
 
-@pytest.mark.parametrize("options", [{"n_refits": 0}, {"n_top": 1.5}, {"confidence": 95}])
+@pytest.mark.parametrize("options", [{"n_refits": 0}, {"n_top": 1.5}])
 def test_invalid_numbers_are_refused(case, options):
     with pytest.raises(ValueError, match=next(iter(options))):
         stability(case.learner, case.D, case.y, **options)

@@ -21,9 +21,8 @@ from groundmetric.report.page import (
     sample_table,
     smallest_p,
 )
-from groundmetric.report.prediction import Predictions
 from groundmetric.report.results import collect
-from groundmetric.report.run import Run
+from groundmetric.report.run import Predictions, Run
 
 PREDICTIONS = Predictions.of_probabilities(
     ["S1", "S2", "S3", "S4"],

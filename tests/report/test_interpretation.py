@@ -8,7 +8,6 @@ import pytest
 import groundmetric as gm
 from groundmetric.ensemble.members import TransportView
 from groundmetric.report.page import describe_types, gene_table, make_page, type_table
-from groundmetric.report.prediction import Cohort
 from groundmetric.report.results import (
     MAX_AXES,
     cell_relevance,
@@ -20,7 +19,7 @@ from groundmetric.report.results import (
     study_plan,
     type_bags,
 )
-from groundmetric.report.run import Run, Steps
+from groundmetric.report.run import Cohort, Run, Steps
 
 
 @pytest.fixture(scope="module")

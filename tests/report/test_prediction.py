@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric.report import prediction
+from groundmetric.report import run as prediction
 from groundmetric.report.page import make_page
-from groundmetric.report.prediction import Cohort, evaluate, permutation_test
 from groundmetric.report.results import collect
-from groundmetric.report.run import BudgetError, Run, Steps
+from groundmetric.report.run import BudgetError, Cohort, Run, Steps, evaluate, permutation_test
 
 
 def learned(label="condition", **parameters):

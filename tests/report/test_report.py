@@ -14,11 +14,11 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric._anndata.cohort import Note, cohort_problems
 from groundmetric._internal.validation import ParameterError
 from groundmetric.report.page import describe_prediction, make_page, prose, render
-from groundmetric.report.prediction import Evaluation
-from groundmetric.report.results import Note, collect, sample_warnings, training_warnings
-from groundmetric.report.run import Run, Steps
+from groundmetric.report.results import collect, training_warnings
+from groundmetric.report.run import Evaluation, Run, Steps
 
 from .conftest import NAMES, SCRIPT
 
@@ -259,25 +259,25 @@ def cohort_table(**columns):
      (["x"] * 9 + ["y"] * 6 + ["z"] * 5, True)],
 )  # fmt: skip
 def test_a_column_associated_with_the_label_is_a_possible_batch_effect(column, suspected):
-    titles = [note.title for note in sample_warnings(cohort_table(batch=column), "condition", "sample", None)]
+    titles = [note.title for note in cohort_problems(cohort_table(batch=column), "condition", "sample")[0]]
     assert ("Possible batch effect" in titles) == suspected
     assert "Few samples" not in titles
 
 
 def test_few_unequal_and_small_samples_and_repeated_patients_are_warnings():
     table = cohort_table(patient=[f"P{k // 2}" for k in range(20)]).iloc[:12].assign(n_cells=[10] + [100] * 11)
-    notes = {note.title: note for note in sample_warnings(table, "condition", "sample", None)}
+    notes = {note.title: note for note in cohort_problems(table, "condition", "sample")[0]}
     assert set(notes) == {
         "Few samples", "Unequal class sizes", "Samples with few cells", "Several samples per patient",
     }  # fmt: skip
-    assert "S0 has" in notes["Samples with few cells"].text
+    assert "'S0' has 10" in notes["Samples with few cells"].text
     assert notes["Several samples per patient"].remedy == {"group_key": "patient"}
 
 
 def test_nearest_samples_of_the_same_batch_are_a_possible_batch_effect():
     table = cohort_table(batch=["x", "y"] * 10, donor=[f"P{k // 2}" for k in range(20)])
     at = np.random.default_rng(0).normal(size=20) + 50.0 * (table["batch"] == "y").to_numpy()
-    notes = sample_warnings(table, "condition", "sample", None, np.abs(at[:, None] - at))
+    notes = cohort_problems(table, "condition", "sample", distances=np.abs(at[:, None] - at))[0]
     (note,) = (note for note in notes if note.title == "Possible batch effect")
     assert "the nearest sample has the same batch for 100% of the samples (4" in note.text
     assert "; condition explains 0%)" in note.text

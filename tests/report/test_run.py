@@ -134,4 +134,4 @@ def test_many_numbers_are_compared_by_thirds_and_few_values_by_value():
         assert len(set(run.classes[run.stored.labels == low]) & set(run.classes[run.stored.labels == high])) == 0
         assert np.all(run.classes.value_counts() >= 3)
         notes = collect(run, evaluation=False).warnings
-        assert "has 3 samples" in next(note.text for note in notes if note.title == "Few samples")
+        assert "has 3 of 10 samples" in next(note.text for note in notes if note.title == "Few samples")

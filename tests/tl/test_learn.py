@@ -106,7 +106,7 @@ def test_patients_are_not_divided(cohort):
     number = cohort.obs["sample"].cat.codes.to_numpy() % 5
     cohort.obs["donor"] = np.array([f"D{k}" for k in range(5)])[number]
     grouped = learn(cohort.copy(), n_members=4, group_key="donor")
-    with pytest.warns(gm.tl.CohortWarning, match="give group_key='donor'"):
+    with pytest.warns(gm.tl.CohortWarning, match="group_key='donor'"):
         divided = learn(cohort.copy(), n_members=4)
     D, y = distributions_of(grouped)
     donors = cohort.obs.drop_duplicates("sample").set_index("sample")["donor"].loc[D.names].tolist()
@@ -192,11 +192,10 @@ def test_an_ordinary_design_gives_no_warning():
     [
         ({"condition": ["a"] * 10 + ["b"] * 2}, "label 'b' of obs['condition'] has 2 of 12 samples"),
         ({"condition": ["a"] * 5 + ["b"] * 5 + ["c"] * 2}, "label 'c'"),
-        ({"donor": np.arange(12) // 2}, "give group_key='donor'"),
+        ({"donor": np.arange(12) // 2}, "group_key='donor'"),
         ({"batch": [0] * 6 + [1] * 6}, "obs['batch'] is associated with obs['condition']"),
         ({"sizes": [10] * 6 + [30] * 6}, "number of cells per sample is associated with condition"),
         ({"sizes": [3] * 1 + [30] * 11}, "samples with fewer than 10 cells: 1 of 12 ('S01' has 3)"),
-        ({"sizes": [3, 30, 3, 30, 3, 30, 30, 3, 30, 3, 30, 3]}, "compared by 3 cells each"),
     ],
 )
 def test_designs_that_make_results_unreliable_give_a_warning(columns, message):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric._anndata.annotations import draw, samples_of
+from groundmetric._anndata.cohort import draw, samples_of
 from groundmetric._anndata.source import read
 from groundmetric._internal.validation import ParameterError
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest

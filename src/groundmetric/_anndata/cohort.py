@@ -1,20 +1,626 @@
-"""Cells as Distributions: a labelled cohort for an evaluation, and the modalities of a MuData."""
+"""Cells as a cohort: samples, labels, groups and batches from columns of `obs`, selected genes, problems of the design.
+
+Also labelled Distributions for an evaluation, and the modalities of a MuData.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from .._internal.validation import ParameterError, need
+from .._internal.validation import NameIndex, ParameterError, align_by_name, check_number, need, refuse_mask
 from ..distributions import Distributions
+from ..evaluation import SizeAssociation, size_association
+from ..interpret import batch_effects
+from ..learning.labels import Ordered, resolve_target
 from ..modalities import CELL
-from .annotations import Annotations, Features, cell_types_of, check_classes, check_draw, default_rule, draw, samples_of
-from .source import Source, list_names, moments, read, warn_of_counts
+from .source import PANEL, Moments, Source, list_names, moments, read, warn_of_counts
+
+if TYPE_CHECKING:
+    from .source import Source
+
+# Column of `var` in which pp.select_genes stores its mask.
+SELECTED = "selected_genes"
+RULES = ("variance", "highly_variable", "all")
+# Usual names of columns with the patient and with the batch.
+_PATIENTS = re.compile(r"(patient|donor|subject|individual|participant)(_id)?", re.IGNORECASE)
+_BATCHES = re.compile(r"batch|site|cent(er|re)$|plate|chip|lane|pool$|run$|library|assay|platform", re.IGNORECASE)
+# A label is rare if it has fewer patients than the first, or less than the second as a share of all patients.
+_RARE_COUNT, _RARE_SHARE = 3, 0.1
+LEVEL = 0.05  # significance level
+# Limits: samples per label, ratio of the numbers of samples of two labels, cells per sample (the second: serious).
+_FEW_SAMPLES, _UNEQUAL, _FEW_CELLS, _TOO_FEW_CELLS = 8, 3.0, 50, 10
+
+
+class CohortWarning(UserWarning):
+    """The design of a cohort makes results unreliable.
+
+    `tl.learn` warns about samples without a label, labels with few patients, samples with few cells, patients with
+    several samples if `group_key` is not set, and batches or cell numbers that are associated with the label.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import groundmetric as gm
+    >>> warnings.simplefilter("ignore", gm.tl.CohortWarning)
+    """
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The sample of each cell."""
+
+    names: np.ndarray  # names of the samples as text, in order of first appearance
+    codes: np.ndarray  # position of each cell's sample in `names`
+
+    def __len__(self) -> int:
+        return self.names.size
+
+    @property
+    def first(self) -> np.ndarray:
+        """Row of the first cell of each sample."""
+        return np.unique(self.codes, return_index=True)[1]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.bincount(self.codes, minlength=len(self))
+
+    @property
+    def rows(self) -> list[np.ndarray]:
+        """Rows of the cells of each sample."""
+        return np.split(np.argsort(self.codes, kind="stable"), np.cumsum(self.sizes)[:-1])
+
+    def contains(self, names: Iterable[str], rows: np.ndarray | None = None) -> np.ndarray:
+        """Return a mask of the cells (or rows) that belong to the samples with these names."""
+        return np.isin(self.names, list(names))[self.codes if rows is None else self.codes[rows]]
+
+
+def samples_of(obs: pd.DataFrame, sample_key: str) -> Samples:
+    """Return the sample of each cell, from a column of text, numbers or categories."""
+    column = find_column(obs, sample_key, "sample_key")
+    n_missing = int(column.isna().sum())
+    if n_missing:
+        raise ParameterError(
+            "sample_key", sample_key, f", but obs[{sample_key!r}] is missing for {n_missing} of {len(column)} cells: "
+            f"drop them with adata[adata.obs[{sample_key!r}].notna()]",
+        )  # fmt: skip
+    if not len(column):
+        raise ValueError("adata is empty: at least one sample with one cell is needed")
+    codes, values = pd.factorize(column)
+    return Samples(np.array(_as_text(values, sample_key), dtype=object), codes)
+
+
+def _as_text(values: Any, key: str) -> list[str]:
+    """Return distinct values as text; raise if two of them become equal."""
+    texts = [str(value) for value in values]
+    if len(set(texts)) < len(texts):
+        repeated = next(text for text in texts if texts.count(text) > 1)
+        raise ValueError(
+            f"obs[{key!r}] holds both text and numbers that read the same (e.g. {repeated!r}): convert all to text"
+        )
+    return texts
+
+
+def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples, sample_key: str) -> pd.Series:
+    """Return the value of each sample in a column, by sample name; raise if the cells of a sample differ."""
+    column = find_column(obs, key, argument)
+    codes = pd.factorize(column)[0]  # -1 for missing values
+    differs = np.flatnonzero(codes != codes[samples.first][samples.codes])
+    if differs.size:
+        sample = samples.codes[differs[0]]
+        values = column[samples.codes == sample].drop_duplicates().tolist()
+        raise ParameterError(
+            argument, key, f", but sample {samples.names[sample]!r} has the values {values}: a sample needs exactly "
+            f"one; correct it, drop the sample, or check that {sample_key!r} is the column of samples",
+        )  # fmt: skip
+    return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
+
+
+def labels_of(obs: pd.DataFrame, label_key: str, samples: Samples, sample_key: str) -> pd.Series:
+    """Return the labels (numbers or text) of the samples that have one, by sample name."""
+    labels = per_sample(obs, label_key, "label_key", samples, sample_key).dropna()
+    _as_text(labels.unique(), label_key)
+    labels = labels.infer_objects()
+    return labels if labels.dtype.kind in "biuf" else labels.map(str).astype(object)
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Samples of the cells, and the label, group and batch of each sample (by sample name)."""
+
+    samples: Samples
+    labels: pd.Series  # of the samples that have one; ordered categories if text has an order
+    groups: pd.Series | None = None  # patients
+    strata: pd.Series | None = None  # batches
+    keys: Mapping[str, str | None] = field(default_factory=dict)  # columns of `obs` by the name of the parameter
+
+    @classmethod
+    def read(
+        cls,
+        obs: pd.DataFrame,
+        sample_key: str,
+        label_key: str,
+        *,
+        group_key: str | None = None,
+        batch_key: str | None = None,
+        target: Any = "classes",
+        order: Any = None,
+    ) -> Annotations:
+        samples = samples_of(obs, sample_key)
+        labels = labels_of(obs, label_key, samples, sample_key)
+        if isinstance(resolve_target(target), Ordered):
+            labels = _with_order(labels, obs[label_key], order)
+        columns: dict[str, pd.Series | None] = {}
+        for argument, key in (("group_key", group_key), ("batch_key", batch_key)):
+            values = None if key is None else per_sample(obs, key, argument, samples, sample_key)
+            if values is not None and values.loc[labels.index].isna().any():
+                name = values.index[values.isna() & values.index.isin(labels.index)][0]
+                raise ParameterError(argument, key, f", but sample {name!r} has no value: every sample needs one")
+            columns[argument] = None if values is None else values.map(str)
+        keys = {"sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key}
+        return cls(samples, labels, columns["group_key"], columns["batch_key"], keys)
+
+    @property
+    def is_ordered(self) -> bool:
+        return isinstance(self.labels.dtype, pd.CategoricalDtype)
+
+    @property
+    def numbers(self) -> pd.Series:
+        """Labels as numbers: ranks of ordered categories."""
+        return pd.Series(self.labels.cat.codes if self.is_ordered else self.labels, index=self.labels.index)
+
+    @property
+    def patients(self) -> pd.Series:
+        """The group of each labelled sample; the sample itself without groups."""
+        names = self.labels.index
+        return names.to_series() if self.groups is None else self.groups.loc[names]
+
+    def check(self, method: str, target: Any) -> None:
+        """Raise unless a metric can be learned from the labels."""
+        labels, key = self.labels, self.keys["label_key"]
+        if labels.empty:
+            raise ParameterError("label_key", key, f", but obs[{key!r}] is missing for all cells")
+        if target == "classes":
+            check_classes(labels, str(key), remedies={"target": "ordered"})
+        if labels.nunique() < 2:
+            problem = f", but all samples have the label {labels.iloc[0]!r}: at least two labels are needed"
+            raise ParameterError("label_key", key, problem)
+        if target == "classes" and method == "ensemble":
+            counts = self.patients.groupby(labels.to_numpy()).nunique()
+            if counts.min() < 2:
+                unit = "sample" if self.groups is None else "group"
+                problem = (
+                    f", but label {str(counts.idxmin())!r} has a single {unit}, and an ensemble needs one to train on "
+                    "and another to hold out: drop the label"
+                )
+                raise ParameterError("label_key", key, problem, {"method": "ggml"})
+        if self.strata is not None and labels.groupby(self.strata.loc[labels.index]).nunique().max() < 2:
+            problem = (
+                f", but obs[{key!r}] does not differ within any batch, which confounds batch and label: give a column "
+                "in which batches contain several labels, or leave it out"
+            )
+            raise ParameterError("batch_key", self.keys["batch_key"], problem)
+
+
+# Problems of the design
+
+
+@dataclass(frozen=True)
+class Note:
+    """Problem of a cohort or run, or the reason why a report lacks a result.
+
+    `remedy` has parameters of `tl.learn` or `report.write` that would change it, with their values. `tl.learn` warns of
+    serious problems.
+    """
+
+    title: str
+    text: str
+    remedy: Mapping[str, Any] = field(default_factory=dict)
+    serious: bool = False
+
+    def __str__(self) -> str:
+        parameters = ", ".join(f"{name}={value!r}" for name, value in self.remedy.items())
+        return f"{self.text} ({parameters})." if parameters else f"{self.text}."
+
+    def data(self) -> dict[str, Any]:
+        return {"title": self.title, "text": self.text, "remedy": dict(self.remedy)}
+
+
+def cohort_problems(
+    obs: pd.DataFrame,
+    label_key: str,
+    sample_key: str,
+    group_key: str | None = None,
+    batch_key: str | None = None,
+    *,
+    numbers: pd.Series | None = None,
+    distances: np.ndarray | None = None,
+) -> tuple[list[Note], SizeAssociation]:
+    """Return problems of the design of a cohort, and the association of the number of cells with the label.
+
+    `obs` has a row per sample, with its number of cells ("n_cells"). `numbers` are ordered labels by sample. With
+    `distances` between samples, all columns are tested for batch effects; without, only columns that are named like
+    a batch are tested against the label.
+    """
+    labelled = obs[label_key].notna().to_numpy()
+    used, notes = obs[labelled], []
+    classes = used[label_key].astype(str)
+    patients = used[group_key].astype(str) if group_key in used else used.index.to_series().astype(str)
+    if not labelled.all():
+        text = f"samples without a label in obs[{label_key!r}]: {np.sum(~labelled)} of {len(obs)} (e.g. "
+        text += f"{str(obs.index[~labelled][0])!r}), which are not used for training"
+        notes.append(Note("Samples without a label", text, serious=True))
+    if numbers is None:
+        notes += _class_sizes(patients.groupby(classes.to_numpy()).nunique().sort_values(), group_key, label_key)
+    sizes = obs["n_cells"]
+    serious = bool(sizes.min() < _TOO_FEW_CELLS)
+    limit = _TOO_FEW_CELLS if serious else _FEW_CELLS
+    if n_small := int((sizes < limit).sum()):
+        text = f"samples with fewer than {limit} cells: {n_small} of {len(obs)} ({str(sizes.idxmin())!r} has "
+        text += f"{sizes.min()}); their distances to other samples are too large"
+        text += ": drop samples with few cells" if serious else ""
+        notes.append(Note("Samples with few cells", text, serious=serious))
+    association = size_association(
+        used["n_cells"].to_numpy(), classes.to_numpy() if numbers is None else numbers.loc[used.index].to_numpy(),
+        patients.to_numpy(), target="classes" if numbers is None else "ordered",
+    )  # fmt: skip
+    if association.p <= LEVEL:
+        text = association.sentence(label_key, "sample", "cell").rstrip(".")
+        notes.append(Note("Number of cells", text, serious=True))
+    columns = [name for name in obs.columns if name not in (label_key, sample_key, group_key, "n_cells")]
+    repeated = [name for name in columns if _PATIENTS.fullmatch(str(name)) and 1 < obs[name].nunique() < len(obs)]
+    if distances is None:
+        notes += _batches_of_labels(used, label_key, batch_key, columns, patients, numbers)
+    else:
+        among = np.asarray(distances)[np.ix_(labelled, labelled)]
+        notes += _batches_in_distances(used, label_key, columns, used.get(group_key), among)
+    if repeated and group_key is None:
+        text = f"obs[{repeated[0]!r}] has {obs[repeated[0]].nunique()} values for {len(obs)} samples; if samples of a "
+        text += "patient are in both training and test set, held-out scores are too high: keep them together"
+        notes.append(Note("Several samples per patient", text, {"group_key": str(repeated[0])}, serious=True))
+    return notes, association
+
+
+def _class_sizes(counts: pd.Series, group_key: str | None, label_key: str) -> list[Note]:
+    """Return notes about labels with few patients; `counts` are ascending."""
+    notes, unit = [], "samples" if group_key is None else "groups"
+    rarest, least, most = counts.index[0], counts.iloc[0], counts.iloc[-1]
+    rare = least < max(_RARE_COUNT, _RARE_SHARE * counts.sum())
+    if rare or least < _FEW_SAMPLES:
+        text = f"label {str(rarest)!r} of obs[{label_key!r}] has {least} of {counts.sum()} {unit}: its predictions and "
+        text += "scores are uncertain, and the ranking of genes is unstable; add samples, or merge or drop the label"
+        notes.append(Note("Few samples", text, serious=bool(rare and most > 1)))
+    if most >= _UNEQUAL * least:
+        text = (
+            f"{counts.index[-1]} has {most} {unit}, {rarest} has {least}; balanced accuracy weights all labels equally"
+        )
+        notes.append(Note("Unequal class sizes", text))
+    return notes
+
+
+def _batches_of_labels(
+    obs: pd.DataFrame, label_key: str, batch_key: str | None, columns: list[Any], patients: pd.Series,
+    numbers: pd.Series | None,
+) -> list[Note]:  # fmt: skip
+    """Return notes about columns that are named like a batch and associated with the label."""
+    notes, labels = [], obs[label_key].astype(str) if numbers is None else numbers.loc[obs.index]
+    for name in columns:
+        if (name != batch_key and not _BATCHES.search(str(name))) or not 1 < obs[name].nunique() < len(obs):
+            continue
+        p = _association(obs[name], labels, patients)
+        if p <= LEVEL:
+            text = f"obs[{name!r}] is associated with obs[{label_key!r}] (p = {p:.2g}): "
+            known = "labels are compared within batches, and few batches contain several labels"
+            text += known if name == batch_key else "differences between batches can predict the label"
+            remedy = {} if name == batch_key else {"batch_key": str(name)}
+            notes.append(Note("Possible batch effect", text, remedy, serious=True))
+    return notes
+
+
+def _association(batches: pd.Series, labels: pd.Series, patients: pd.Series) -> float:
+    """Return the p-value of the association of batch and label (χ², or Kruskal-Wallis test for numbers)."""
+    # A patient is counted once per combination of batch and label: repeated samples are not independent.
+    table = pd.DataFrame({"batch": batches.astype(str), "label": labels, "patient": patients}).drop_duplicates()
+    if table["batch"].nunique() < 2 or table["label"].nunique() < 2:
+        return 1.0
+    if labels.dtype.kind in "biuf":
+        return float(stats.kruskal(*(numbers for _, numbers in table.groupby("batch")["label"])).pvalue)
+    return float(stats.chi2_contingency(pd.crosstab(table["batch"], table["label"]), correction=False).pvalue)
+
+
+def _batches_in_distances(
+    obs: pd.DataFrame, label_key: str, columns: list[Any], groups: Any, distances: np.ndarray
+) -> list[Note]:
+    """Return notes about columns that explain the distances or are associated with the label."""
+    tested, notes = batch_effects(distances, obs[label_key].astype(str), obs[columns], groups=groups), []
+    for k, name in enumerate(tested.covariates):
+        explains, associated = tested.in_distances(LEVEL)[k], tested.with_labels(LEVEL)[k]
+        if _PATIENTS.fullmatch(name):  # a patient has one label in most studies: that is not a batch effect
+            explains = explains and obs.groupby(name, observed=True)[label_key].nunique().max() > 1
+            associated = False
+        texts = []
+        if explains:
+            texts.append(
+                f"{name} explains {tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by "
+                f"chance, p = {tested.p[k]:.2g}; {label_key} explains {tested.label_r2[k]:.0%})"
+            )
+            if tested.neighbors[k] > tested.neighbors_expected[k]:
+                texts.append(
+                    f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
+                    f"({tested.neighbors_expected[k]:.0%} expected by chance)"
+                )
+        if associated:
+            texts.append(
+                f"{name} is associated with {label_key} (Cramér's V {tested.association[k]:.2f}, "
+                f"p = {tested.association_p[k]:.2g}), so the metric may describe {name} instead"
+            )
+        if texts:
+            remedy = f"if {name} is technical, learn again within batches"
+            notes.append(Note("Possible batch effect", "; ".join([*texts, remedy]), {"batch_key": name}))
+    return notes
+
+
+def check_classes(
+    labels: pd.Series, label_key: str, remedy: str = "", remedies: Mapping[str, Any] | None = None
+) -> None:
+    """Raise if labels are numbers with fractions, which would make each number a class."""
+    if labels.dtype.kind == "f" and np.any(np.mod(labels, 1) != 0):
+        values = np.unique(labels)
+        shown = ", ".join(f"{value:.4g}" for value in values[:3])
+        problem = f", which holds {values.size} numbers with fractions ({shown}, …) rather than classes{remedy}"
+        raise ParameterError("label_key", label_key, problem, remedies)
+
+
+def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
+    """Return text labels as ordered categories, in the order of `order` or of the column's categories."""
+    if order is not None:
+        names, present = [str(name) for name in order], sorted(set(labels.astype(str)))
+        missing = [label for label in present if label not in names]
+        if len(set(names)) < len(names) or missing:
+            mistake = f"lacks {missing[0]!r}" if missing else "has a label twice"
+            expected = f"expected the labels of obs[{str(column.name)!r}], {present}"
+            raise ParameterError("order", names, f", which {mistake}: {expected}")
+        return labels.astype(str).astype(pd.CategoricalDtype(names, ordered=True))
+    if labels.dtype.kind in "biuf":
+        return labels
+    if not getattr(column.dtype, "ordered", False):
+        problem = ", which holds text without an order from low to high: make it ordered categories"
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels), key=_by_number)})
+    return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def _by_number(label: str) -> tuple[float, int, str]:
+    """Return a key that sorts labels by their first number, "<30" before "30-60" before ">30".
+
+    >>> sorted([">60", "<30", "30-60"], key=_by_number)
+    ['<30', '30-60', '>60']
+    """
+    number = re.search(r"\d+(?:\.\d+)?", label)
+    sign = label.strip()[:1]
+    return float(number[0]) if number else float("inf"), (sign in ">≥") - (sign in "<≤"), label
+
+
+def cell_types_of(obs: pd.DataFrame, cell_type_key: str) -> np.ndarray:
+    """Return the type of each cell as text, "unknown" if it is missing."""
+    column = find_column(obs, cell_type_key, "cell_type_key")
+    return column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
+
+
+def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
+    """Return the columns that are constant within every sample, with a row per sample."""
+    constant = {}
+    for name, column in obs.items():
+        codes = pd.factorize(column)[0]  # -1 for missing values
+        if np.array_equal(codes, codes[samples.first][samples.codes]):
+            constant[name] = column.iloc[samples.first].array
+    return pd.DataFrame(constant, index=samples.names.astype(str))
+
+
+def draw(samples: Samples, n: int | None, seed: int, epoch: int = 0) -> np.ndarray:
+    """Return the ascending rows of at most n random cells of every sample; None: all rows.
+
+    The draw of a sample depends on the seed, the epoch, its name and its cells only, not on other samples.
+    """
+    if n is None:
+        return np.arange(samples.codes.size)
+    drawn = []
+    for name, rows in zip(samples.names, samples.rows, strict=True):
+        # Bytes of a name are at most 255: the seed of an epoch never equals that of another name.
+        random = np.random.default_rng([seed, *str(name).encode(), *([255 + epoch] if epoch else [])])
+        drawn.append(random.choice(rows, n, replace=False) if rows.size > n else rows)
+    return np.sort(np.concatenate(drawn))
+
+
+def check_draw(n: Any, seed: Any, name: str = "n_cells") -> None:
+    """Raise unless n is a number of cells or None, and the seed is a whole number."""
+    if n is not None and (not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1):
+        raise ParameterError(name, n, ": expected a whole number of at least 1, or None for all cells")
+    check_number("random_state", seed, low=0, whole=True)
+
+
+def find_column(frame: pd.DataFrame, name: Any, argument: str, where: str = "obs") -> pd.Series:
+    """Return a column, or raise with the existing columns, the most similar first."""
+    if name not in frame.columns:
+        raise ParameterError(argument, name, f", but {where} has no such column: {list_names(name, frame.columns)}")
+    column = frame[name]
+    if isinstance(column, pd.DataFrame):
+        raise ValueError(f"{where} has {column.shape[1]} columns named {name!r}: rename all but one")
+    return column
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Selected features."""
+
+    rule: str  # the rule of `Features`, except "default"
+    columns: np.ndarray  # ascending columns of the selected features
+    n_features: int  # number of all features
+    reason: str = ""  # why a default rule was applied; empty for other rules
+
+    @property
+    def text(self) -> str:
+        """Numbers of selected and of excluded features, and the rule, in words."""
+        reason = f": {self.reason}" if self.reason else ""
+        if self.columns.size == self.n_features:
+            return f"all {self.n_features:,} features{reason}"
+        rules = {"variance": "variance above the average", "most_variable": "the most variable", "given": "as given"}
+        return (
+            f"{self.columns.size:,} of {self.n_features:,} features ({rules.get(self.rule, self.rule)}); "
+            f"{self.n_features - self.columns.size:,} were left out{reason}"
+        )
+
+    def entry(self) -> dict[str, Any]:
+        """Return the entry of `uns` and of run.json."""
+        return {
+            "rule": self.rule, "n_selected": int(self.columns.size), "n_features": self.n_features, "text": self.text,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Features:
+    """Values of all cells (genes of X or of a layer, or a representation), and the rule that selects features."""
+
+    matrix: Any  # (n_cells, n_features), in memory or in a file
+    names: pd.Index
+    rule: str = "all"  # "default", "most_variable", one of `RULES`, another column of `var`, or "given"
+    mask: np.ndarray | None = None  # mask of the selected features; None: the rule is applied to the training cells
+    n_genes: int | None = None  # number of the most or highly variable genes; None: scanpy's default
+    layer: str | None = None
+    is_expression: bool = True  # whether the features are genes
+
+    @classmethod
+    def read(cls, source: Source, layer: str | None, use_rep: str | None, genes: Any = None) -> Features:
+        """Return the matrix that `layer` and `use_rep` name, with the rule that `genes` means."""
+        if use_rep is not None:
+            if layer is not None or genes is not None:
+                raise ParameterError("use_rep", use_rep, ", which excludes layer and genes: leave them out")
+            matrix = source.representation(use_rep)
+            names = pd.Index([f"{use_rep}_{k}" for k in range(matrix.shape[1])])
+            return cls(matrix, names, is_expression=False)
+        var, features = source.var, cls(source.matrix(layer), source.genes, "default", layer=layer)
+        if genes is None:
+            if SELECTED not in var.columns:
+                return features
+            method = str(source.uns_entry(SELECTED).get("method", SELECTED))
+            return replace(features, rule=method, mask=var[SELECTED].to_numpy(dtype=bool))
+        if not isinstance(genes, str) or genes in ("all", "variance"):
+            return features.with_genes(genes)
+        if genes not in var.columns:
+            advice = "; run sc.pp.highly_variable_genes(adata) first" if genes == "highly_variable" else ""
+            names = list_names(genes, [*RULES, *var.columns])
+            raise ParameterError("genes", genes, f", which is neither a rule nor a column of var: {names}{advice}")
+        column = find_column(var, genes, "genes", "var")
+        if column.dtype != bool:
+            raise ParameterError("genes", genes, f", but var[{genes!r}] holds {column.dtype}: expected True and False")
+        return replace(features, rule=genes, mask=column.to_numpy())
+
+    def with_genes(self, genes: Any, n_genes: int | None = None) -> Features:
+        """Return the features with another rule, a number of genes, names or a mask.
+
+        A column of `var` is not accepted: held-out cells may have influenced it, and it cannot be computed again.
+        """
+        if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+            check_number("genes", genes, low=1, whole=True)
+            return replace(self, rule="most_variable", mask=None, n_genes=int(genes))
+        if not isinstance(genes, str):
+            return replace(self, rule="given", mask=self._mask(genes))
+        if genes not in (*RULES, "most_variable"):
+            problem = (
+                ", a selection that cannot be repeated without the held-out samples: give 'variance', "
+                "'highly_variable' or 'all', or names of genes selected beforehand"
+            )
+            raise ParameterError("genes", genes, problem)
+        return replace(self, rule=genes, mask=None, n_genes=n_genes)
+
+    def _mask(self, genes: Any) -> np.ndarray:
+        """Return the mask of names of genes, or a mask (aligned by name if it has names)."""
+        refuse_mask(genes, "genes")
+        if str(getattr(genes, "dtype", "")) in ("bool", "boolean") or isinstance(genes, Mapping):
+            genes = align_by_name(genes, NameIndex(list(self.names), items="genes"), "genes")
+        values = np.asarray(genes)
+        if values.dtype == bool:
+            if values.shape != (len(self.names),):
+                raise ValueError(
+                    f"genes is a mask of shape {values.shape}: expected an entry for each of {len(self.names)} genes"
+                )
+            return values
+        unknown = [name for name in values.tolist() if name not in self.names]
+        if unknown:
+            similar = list_names(unknown[0], self.names[:10_000]).split(", ")[:5]
+            raise ValueError(
+                f"genes holds names that are not in var_names ({len(unknown)}, e.g. {unknown[0]!r}): "
+                f"{', '.join(similar)}, …"
+            )
+        return self.names.isin(values)
+
+    def select(self, rows: np.ndarray) -> Selected:
+        """Return the selected features; a rule is applied to these rows."""
+        rule, mask, reason = self.rule, self.mask, ""
+        if mask is None and rule == "highly_variable":
+            need("scanpy")
+            import anndata as ad
+            import scanpy as sc
+
+            cells = ad.AnnData(read(self.matrix, rows))
+            table = sc.pp.highly_variable_genes(cells, n_top_genes=self.n_genes, inplace=False)
+            mask = table["highly_variable"].to_numpy(dtype=bool)
+        elif mask is None and rule != "all":
+            statistics = moments(self.matrix, rows)
+            if rule == "default":
+                rule, reason = default_rule(statistics)
+            if rule == "most_variable":
+                _check_finite(statistics.variance, self.names)
+                order = np.argsort(-statistics.variance, kind="stable")
+                mask = np.isin(np.arange(len(self.names)), order[: self.n_genes])
+            elif rule == "variance":
+                mask = above_average(statistics.variance, self.names)
+        columns = np.arange(len(self.names)) if mask is None else np.flatnonzero(mask)
+        if not columns.size:
+            raise ParameterError("genes", rule, ", which selects no gene: choose another rule, e.g. 'all'")
+        # Stored results find genes by name.
+        repeated = self.names[columns][self.names[columns].duplicated()]
+        if len(repeated):
+            raise ValueError(
+                f"selected genes have equal names, e.g. {repeated[0]!r}: run adata.var_names_make_unique() first"
+            )
+        return Selected(rule, columns, len(self.names), reason)
+
+
+def default_rule(statistics: Moments) -> tuple[str, str]:
+    """Return the rule that is applied by default, and the reason.
+
+    On a log scale, the variance of a gene shows how informative it is; the variance of a marker or measurement depends
+    on its unit.
+    """
+    if statistics.looks_like_genes:
+        return "variance", "the default for genes"
+    if statistics.mean.size <= PANEL:
+        return "all", f"the default for {PANEL} or fewer"
+    return "all", "the default for values other than counts of genes or their logarithms"
+
+
+def above_average(variance: np.ndarray, names: pd.Index) -> np.ndarray:
+    """Return the mask of the paper's rule: genes with a variance above the average variance."""
+    _check_finite(variance, names)
+    return variance > variance.mean()
+
+
+def _check_finite(variance: np.ndarray, names: pd.Index) -> None:
+    bad = np.flatnonzero(~np.isfinite(variance))
+    if bad.size:
+        raise ValueError(
+            f"values are NaN or infinite in {bad.size} of {len(names)} features, e.g. {names[bad[0]]!r}: fill them, or "
+            "drop the features"
+        )
+
 
 CELL_TYPE = "cell_type"
 

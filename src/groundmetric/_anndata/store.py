@@ -24,7 +24,7 @@ from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportCla
 from ..estimators.predictor import load_predictor, unpack_predictor
 from ..learning.training import read_parameters
 from ..metrics.base import GroundMetric
-from .annotations import Samples, samples_of
+from .cohort import Samples, samples_of
 from .source import Source, list_names
 
 FORMAT = 1

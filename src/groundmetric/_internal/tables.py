@@ -18,6 +18,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 # Unicode's control and format characters (bidirectional overrides, zero-width spaces), line separators, surrogates.
 _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
+# Names of scores, where they differ from the name in code.
+_SCORES = {
+    "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
+    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters", "r2": "R²", "log_likelihood": "log-likelihood",
+}  # fmt: skip
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -56,16 +61,18 @@ def _cell(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
 
 
-def without_nan(value: Any) -> Any:
-    """Return plain data for JSON, with None for NaN and infinity, which JSON lacks.
+def plain(value: Any) -> Any:
+    """Return data as JSON has it: arrays as lists, numbers of NumPy as those of Python, None for NaN and infinity.
 
-    >>> without_nan({"a": [1.0, float("nan")]})
+    >>> plain({"a": (1.0, float("nan"))})
     {'a': [1.0, None]}
     """
     if isinstance(value, dict):
-        return {key: without_nan(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [without_nan(entry) for entry in value]
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -111,3 +118,22 @@ def counted(counts: Mapping[str, int]) -> list[str]:
     """
     between = " " if all(name[:1].isalpha() for name in counts) else " of "
     return [f"{count}{between}{name}" for name, count in counts.items()]
+
+
+def listed(names: Sequence[Any], n: int) -> str:
+    """Return the first names, and the number of the others.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(map(str, names[:n]))
+    return shown if len(names) <= n else f"{shown} and {len(names) - n} more"
+
+
+def score_name(score: str) -> str:
+    """Return the name of a score in texts.
+
+    >>> score_name("roc_auc"), score_name("balanced_accuracy")
+    ('ROC AUC', 'balanced accuracy')
+    """
+    return _SCORES.get(score, score.replace("_", " "))

@@ -71,12 +71,6 @@ class Estimator(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
 
-class Method(Protocol):
-    """A fitted method with distances between distributions."""
-
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray: ...
-
-
 class PointMethod(Protocol):
     """A fitted method with distances between points."""
 

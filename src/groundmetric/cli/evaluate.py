@@ -238,7 +238,7 @@ def _distances(comparison: Comparison, method: Any, cohort: Labelled) -> np.ndar
     """Return distances between all samples after fitting the first training set; None if the method lacks distances."""
     import numpy as np
 
-    from ..evaluation._run import Cohort, fit
+    from ..evaluation.compare import Cohort, fit
 
     if comparison.status(comparison.methods[0]) != "ok":
         return None
@@ -260,7 +260,7 @@ def _write(
     comparison: Comparison, test: PermutationTest | None, cohort: Labelled, pictures: list[str], folder: Path
 ) -> dict[str, Any]:
     from .._internal.files import write_whole
-    from .._internal.tables import without_nan
+    from .._internal.tables import plain
 
     labels = dict(Counter(map(str, cohort.y.tolist())))
     text = [f"# {len(cohort.D)} samples: {shared.label_counts(labels)}"]
@@ -278,7 +278,7 @@ def _write(
     permuted = None if test is None else test.to_dict()
     content = {"comparison": comparison.to_dict(), "permutation_test": permuted}
     write_whole(folder / "results.json", [json.dumps(content).encode() + b"\n"])
-    return without_nan(
+    return plain(
         {
             "n_samples": len(cohort.D),
             "n_points": int(cohort.D.points.shape[0]),

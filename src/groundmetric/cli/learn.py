@@ -9,15 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .._internal.tables import without_nan
+from .._internal.tables import plain, score_name
 from . import options as shared
 
 TOP = 10
-# Names of held-out scores.
-SCORES = {
-    "balanced_accuracy": "balanced accuracy", "log_probability": "log-probability", "r2": "R²",
-    "log_likelihood": "log-likelihood",
-}  # fmt: skip
 
 
 def add(commands: Any) -> None:
@@ -78,7 +73,7 @@ def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from .. import __version__, get, tl
-    from .._anndata.annotations import find_column
+    from .._anndata.cohort import find_column
     from .._anndata.source import Source
 
     if options.cell_type is not None:  # an error before the long work
@@ -108,15 +103,15 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "groundmetric": __version__,
         "command": "learn",
         "cells": str(options.cells),
-        "params": {name: shared.plain(value) for name, value in entry["params"].items()},
-        "learner": {name: shared.plain(value) for name, value in entry["learner"].items()},
+        "params": plain(dict(entry["params"])),
+        "learner": plain(dict(entry["learner"])),
         "n_cells": cells.n_obs,
         "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
         "n_features": len(entry["metric"]["features"]),
         "features": entry["features"],
         "n_samples": samples.n_obs,
         "labels": _label_counts(entry),
-        "cell_numbers": without_nan({name: shared.plain(value) for name, value in entry["cell_numbers"].items()}),
+        "cell_numbers": plain(dict(entry["cell_numbers"])),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),
@@ -179,7 +174,7 @@ def summary(findings: dict[str, Any]) -> str:
     }
     if "held_out" in findings:
         weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
-        scores = ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
+        scores = ", ".join(f"{score_name(name)} {value:.2f}" for name, value in findings["held_out"].items())
         facts["training"] = f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s"
         facts["held out"] = f"{scores} (of the {findings['scored']} that `groundmetric predict` uses)"
         facts["members"] = ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights)

@@ -299,11 +299,6 @@ def write_frame(path: Path, frame: Any, index: str) -> None:
     write_csv(path, [index, *map(str, frame.columns)], frame.itertuples(name=None))
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: an array as a list."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
 def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
     """Wrap text to the terminal, continuation lines indented by `hang` more; one line without a terminal."""
     if not sys.stdout.isatty():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +54,8 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    started = time.monotonic()
     from .._internal.validation import ParameterError  # slow to import, and not needed for --help
-    from ..report.page import REPORT, check_output, write_page
-    from ..report.run import Steps
+    from ..report.page import REPORT, check_output, write
 
     for name, path in (("cells", options.cells), ("gene_sets", options.gene_sets)):
         if path is not None and not Path(path).exists():
@@ -67,10 +64,10 @@ def run(options: argparse.Namespace) -> None:
     check_output(page)
     if page.exists() and not options.replace:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --replace to replace it")
-    findings = write_page(
-        options.trained, page, Steps(options.jobs, verbose=1, budget=options.budget, started=started),
-        cells=options.cells, title=options.title, group_key=options.group, cell_type_key=options.cell_type,
-        gene_sets=options.gene_sets, permutations=options.permutations, evaluation=options.evaluate,
+    findings = write(
+        options.trained, page, cells=options.cells, title=options.title, group_key=options.group,
+        cell_type_key=options.cell_type, gene_sets=options.gene_sets, permutations=options.permutations,
+        evaluation=options.evaluate, budget=options.budget, n_jobs=options.jobs, verbose=1,
     )  # fmt: skip
     shared.print_findings(findings, summary(findings), as_json=options.json)
     shared.log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")

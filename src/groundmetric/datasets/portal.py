@@ -42,7 +42,6 @@ def cellxgene(
     folder: str | os.PathLike[str] | None = None,
     backed: bool = False,
     timeout: float = 30.0,
-    progress: bool = True,
 ) -> AnnData:
     """Read a data set of the CELLxGENE portal, which is downloaded at the first call.
 
@@ -58,8 +57,6 @@ def cellxgene(
         Whether `X` stays on disk. The path of the file is then the attribute `filename` of the result.
     timeout : float, default=30.0
         Seconds without an answer of the server after which an attempt fails; there are two attempts.
-    progress : bool, default=True
-        Whether to show a progress bar if stderr is a terminal.
 
     Returns
     -------
@@ -89,11 +86,11 @@ def cellxgene(
     need("anndata", "cellxgene")
     import anndata
 
-    path = _file(dataset_id, folder, timeout, progress)
+    path = _file(dataset_id, folder, timeout)
     return anndata.read_h5ad(path, backed="r" if backed else None)
 
 
-def _file(dataset_id: str, folder: str | os.PathLike[str] | None, timeout: float, progress: bool) -> Path:
+def _file(dataset_id: str, folder: str | os.PathLike[str] | None, timeout: float) -> Path:
     """Return the path of the .h5ad file, which is downloaded if it is not in `folder`."""
     identifier = PAPER_DATASETS[dataset_id].dataset_id if dataset_id in PAPER_DATASETS else dataset_id
     identifier = identifier.strip().lower().removesuffix(".h5ad")
@@ -115,8 +112,7 @@ def _file(dataset_id: str, folder: str | os.PathLike[str] | None, timeout: float
             path.parent, FILES, registry={path.name: None}, urls={path.name: _address(identifier, timeout)},
             retry_if_failed=1,
         )  # fmt: skip
-        bar = progress and sys.stderr.isatty()
-        cache.fetch(path.name, downloader=partial(_download, timeout=timeout, progressbar=bar))
+        cache.fetch(path.name, downloader=partial(_download, timeout=timeout, progressbar=sys.stderr.isatty()))
     except (requests.RequestException, ValueError, LookupError) as error:
         raise ConnectionError(
             f"could not download data set {dataset_id!r} of CELLxGENE: {error!r}. Look for its "

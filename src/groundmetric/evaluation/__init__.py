@@ -8,14 +8,12 @@
 """
 
 from ..learning.splits import folds, leave_one_group_out, leave_one_out, shuffled
-from ._run import Voting
 from .compare import compare, out_of_fold_distances
 from .intervals import Difference, Estimate
-from .permutation import PermutationTest, permutation_test
+from .permutation import PermutationTest, SizeAssociation, permutation_test, size_association
 from .planning import LearningCurve, learning_curve
-from .results import Comparison
-from .scores import cluster_distributions, cluster_points, cluster_scores, concordance_index, scores, vote
-from .sizes import SizeAssociation, size_association
+from .results import Comparison, Voting
+from .scores import cluster_points, cluster_scores, concordance_index, scores, vote
 
 __all__ = [
     "Comparison",
@@ -25,7 +23,6 @@ __all__ = [
     "PermutationTest",
     "SizeAssociation",
     "Voting",
-    "cluster_distributions",
     "cluster_points",
     "cluster_scores",
     "compare",

@@ -174,9 +174,7 @@ def _centre(predictions: Predictions, score: str, value: float) -> float:
     return _score_of(_confusion(predictions), score) if score == "macro_f1" else value
 
 
-def difference(
-    a: Predictions, b: Predictions, score: str, values: tuple[float, float], *, confidence: float = 0.95
-) -> tuple[float, float, float]:
+def difference(a: Predictions, b: Predictions, score: str, values: tuple[float, float]) -> tuple[float, float, float]:
     """Return the ends of the confidence interval of the first score minus the second, and the p-value of no difference.
 
     Both methods have predicted the same distributions; `values` are the estimates of the two scores.
@@ -193,7 +191,7 @@ def difference(
             squares += u * u - 2.0 * correlation * u * v + v * v
         return float(np.sqrt(max(squares, 0.0)))
 
-    quantile = _quantile(a, confidence)
+    quantile = _quantile(a, 0.95)
     extent = _bounds(score)[1] - _bounds(score)[0]
     low, high = max(value - reach(quantile, 0), -extent), min(value + reach(quantile, 1), extent)
     p = _p_value(lambda quantile: reach(quantile, int(value < 0.0)), abs(value), a.degrees_of_freedom)
@@ -409,7 +407,7 @@ def corrected_t(scores: ArrayLike, test_share: float, *, confidence: float = 0.9
     return Estimate(mean, sd, mean - reach * error, mean + reach * error, "corrected t")
 
 
-def paired_t(a: ArrayLike, b: ArrayLike, test_share: float, *, confidence: float = 0.95) -> Difference:
+def paired_t(a: ArrayLike, b: ArrayLike, test_share: float) -> Difference:
     """Return the mean difference of scores on the same shuffled splits, with the corrected resampled t test.
 
     If the difference is the same in every split, the p-value is 0 (or 1, if the difference is 0).
@@ -419,7 +417,7 @@ def paired_t(a: ArrayLike, b: ArrayLike, test_share: float, *, confidence: float
     """
     differences = np.asarray(np.subtract(a, b), dtype=np.float64)
     differences = differences[np.isfinite(differences)]
-    mean, _, error, reach = _corrected_moments(differences, test_share, confidence)
+    mean, _, error, reach = _corrected_moments(differences, test_share, 0.95)
     if not np.isfinite(error):
         p = np.nan
     elif error == 0.0:
@@ -520,9 +518,9 @@ def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_s
     return counts[:, units]
 
 
-def containing(values: np.ndarray, draws: np.ndarray, confidence: float = 0.95) -> np.ndarray:
-    """Return percentile intervals of draws, (2, n), widened to contain the values; NaN without draws."""
+def containing(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Return 95 % percentile intervals of draws, (2, n), widened to contain the values; NaN without draws."""
     if not len(draws):
         return np.full((2, values.size), np.nan)
-    low, high = np.nanquantile(draws, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0], axis=0)
+    low, high = np.nanquantile(draws, [1.0 - 0.975, 0.975], axis=0)
     return np.array([np.fmin(low, values), np.fmax(high, values)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import norm
@@ -66,8 +66,6 @@ class LearningCurve:
         held-out log-probability (a corrected t-test over patients) with the weights of `permutation_test`.
     level : float
         Significance level of the planned test.
-    confidence : float
-        Confidence level of the bands.
 
     Examples
     --------
@@ -87,7 +85,6 @@ class LearningCurve:
     growth: float
     p: float
     level: float
-    confidence: float
 
     def accuracy(self, n: int) -> tuple[float, float, float]:
         """Return the expected balanced accuracy on new patients after training on n patients, and its band.
@@ -184,13 +181,8 @@ class LearningCurve:
             )
         return "\n".join(lines)
 
-    def table(self, sizes: Any = None) -> DataFrame:
-        """Return accuracy and power for several numbers of patients.
-
-        Parameters
-        ----------
-        sizes : sequence of int or None, default=None
-            Numbers of patients, at least that of the pilot. None: 1, 1.5, 2, 3, 4, 6 and 8 times the pilot.
+    def table(self) -> DataFrame:
+        """Return accuracy and power for 1, 1.5, 2, 3, 4, 6 and 8 times the patients of the pilot.
 
         Returns
         -------
@@ -199,11 +191,11 @@ class LearningCurve:
         """
         import pandas as pd
 
-        sizes = [round(self.n_patients * factor) for factor in (1, 1.5, 2, 3, 4, 6, 8)] if sizes is None else sizes
+        sizes = [round(self.n_patients * factor) for factor in (1, 1.5, 2, 3, 4, 6, 8)]
         names = ["accuracy", "accuracy low", "accuracy high", "power", "power low", "power high"]
         rows = [[*self.accuracy(n), *self.power(n)] for n in sizes]
         table = pd.DataFrame(rows, columns=names)
-        table.insert(0, "patients", list(sizes))
+        table.insert(0, "patients", sizes)
         return table
 
     def _ratio(self, n: int) -> float:
@@ -213,7 +205,7 @@ class LearningCurve:
 
     def _z_scores(self) -> tuple[float, float, float]:
         z = float(norm.ppf(1.0 - min(self.p, 1.0 - 1e-9)))
-        reach = _Z_ERROR * float(norm.ppf(0.5 + self.confidence / 2))
+        reach = _Z_ERROR * float(norm.ppf(0.975))
         # The smallest p-value of the permutations does not limit the effect from above.
         return z, z - reach, np.inf if self.p <= 1.5 / (_N_PERMUTATIONS + 1) else z + reach
 
@@ -236,17 +228,16 @@ def learning_curve(
     groups: LabelsLike | None = None,
     strata: LabelsLike | None = None,
     level: float = 0.05,
-    confidence: float = 0.95,
     n_subsamples: int = 3,
     random_state: RandomState = 0,
     verbose: int = 0,
 ) -> LearningCurve:
     """Extrapolate accuracy and power from a pilot cohort to larger numbers of patients.
 
-    The ensemble is fitted to the pilot and to random halves and three quarters of its patients. The confidence band
-    rests on the pilot and on bounds of the growth only (see `groundmetric.evaluation.planning`); subsamples give the
-    estimate inside the band. Planned cohorts have the composition of the pilot: the same number of samples per patient
-    and the same class frequencies.
+    The ensemble is fitted to the pilot and to random halves and three quarters of its patients. The 95 % confidence
+    band rests on the pilot and on bounds of the growth only (see `groundmetric.evaluation.planning`); subsamples give
+    the estimate inside the band. Planned cohorts have the composition of the pilot: the same number of samples per
+    patient and the same class frequencies.
 
     Parameters
     ----------
@@ -262,8 +253,6 @@ def learning_curve(
         Stratum (batch) of each distribution.
     level : float, default=0.05
         Significance level of the planned test.
-    confidence : float, default=0.95
-        Confidence level of the bands.
     n_subsamples : int, default=3
         Random subsamples of each size.
     random_state : int, RandomState or None, default=0
@@ -328,14 +317,14 @@ def learning_curve(
         random_state=random.randint(2**31),
     )  # fmt: skip
     p = merged_p_value([test.p, _p_of_gains(gains, n_folds)], MERGE_WEIGHTS)
-    ends = interval(predictions, "balanced_accuracy", accuracies[0], confidence=confidence)
-    curve = LearningCurve(n_units, classes.size, levels.astype(float), means, ends, 0.0, p, level, confidence)
+    ends = interval(predictions, "balanced_accuracy", accuracies[0])
+    curve = LearningCurve(n_units, classes.size, levels.astype(float), means, ends, 0.0, p, level)
     separations = [curve._separation(mean) for mean in means]
     growth = 0.5 * _MAX_ACCURACY_GROWTH
     if levels.size > 1 and min(separations) > 0:
         slope = float(np.polyfit(np.log(levels), np.log(separations), 1)[0])
         growth = 0.5 * (growth + float(np.clip(slope, 0.0, _MAX_ACCURACY_GROWTH)))
-    return LearningCurve(n_units, classes.size, levels.astype(float), means, ends, growth, p, level, confidence)
+    return LearningCurve(n_units, classes.size, levels.astype(float), means, ends, growth, p, level)
 
 
 def _stratified_subset(units: np.ndarray, codes: np.ndarray, share: float, random: np.random.RandomState) -> np.ndarray:

@@ -12,23 +12,145 @@ from typing import Any
 import numpy as np
 
 from .._internal import tables
-from .._internal.tables import without_nan
-from .._internal.validation import unit_codes
+from .._internal.tables import plain, score_name
+from .._internal.validation import check_class_weight, check_number, unit_codes
+from ..distributions import Distributions, resolve_n_points, with_equal_points
+from ..estimators._base import check_weights
 from ..learning.splits import Split, rounds_of
 from . import intervals
-from ._run import OK, Protocol, Result, pooled, split_scores
 from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t
-from .scores import CLUSTERING, SCORES, encode
+from .scores import CLUSTERING, SCORES, encode, score_codes, score_counts
 
+OK, OUT_OF_MEMORY, ERROR = "ok", "OOM", "error"
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
 _TITLES = {
     "distributions": "Distributions", "points": "Points",
     "clusters": "Clusters of distributions", "point clusters": "Clusters of points",
 }  # fmt: skip
-_NAMES = {
-    "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
-    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters",
-}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Voting:
+    """Votes of nearest training distributions and points, by which methods without `predict_proba` predict.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=5
+        Number of distributions that vote, at most.
+    weights : {"distance", "uniform"}, default="distance"
+        Weight of a vote: one over the distance, or 1.
+    class_weight : {None, "balanced"}, default=None
+        "balanced" divides votes by the frequency of their class in the training set.
+    n_points : "equal", int or None, default="equal"
+        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
+        distributions are computed. Distances grow as distributions have fewer points, and with all points, classes that
+        differ only in their numbers of points would be separated. "equal": `Distributions.common_size` of the cohort;
+        None: all points, with this bias.
+    n_point_neighbors : int, default=100
+        Number of points that vote for a point, at most.
+    max_points : int or None, default=None
+        Number of points of a training or test set, drawn at random, that are scored; None: all (for clusters 4000).
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.evaluation.Voting(n_neighbors=3, weights="uniform").n_neighbors
+    3
+    """
+
+    n_neighbors: int = 5
+    weights: str = "distance"
+    class_weight: str | None = None
+    n_points: int | str | None = "equal"
+    n_point_neighbors: int = 100
+    max_points: int | None = None
+
+
+@dataclass(frozen=True)
+class Protocol(Voting):
+    """How methods are scored: their votes, and whether points are scored and test sets are clustered."""
+
+    points: bool = True
+    clustering: bool = False
+
+    @classmethod
+    def of(cls, voting: Voting | None, **options: Any) -> Protocol:
+        return cls(**asdict(voting or Voting()), **options)
+
+    def check(self, D: Distributions) -> None:
+        check_weights(self.weights)
+        check_class_weight(self.class_weight)
+        check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
+        check_number("n_point_neighbors", self.n_point_neighbors, low=1, whole=True)
+        resolve_n_points(self.n_points, D)
+        if self.max_points is not None:
+            check_number("max_points", self.max_points, low=2, whole=True)
+
+    def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
+        """Return a part of a cohort with equal numbers of points, by which distances are computed."""
+        return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
+
+    def among(self, codes: np.ndarray) -> np.ndarray | None:
+        """Return the classes whose frequencies balance the votes; None without balancing."""
+        return None if self.class_weight is None else codes
+
+
+@dataclass
+class Result:
+    """Scores and predictions of one method on one split, as plain data."""
+
+    status: str = OK  # or "OOM" (out of memory), or "error: …"
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by level and name
+    probabilities: list[list[float]] = field(default_factory=list)  # a row per test distribution, a column per class
+    point_counts: list[list[int]] = field(default_factory=list)  # points of each distribution predicted as each class
+    seconds: dict[str, float] = field(default_factory=dict)  # of the steps "fit", "predict", "points", "clustering"
+    notes: list[str] = field(default_factory=list)  # warnings of the method
+
+    to_dict = asdict
+
+    @property
+    def outcome(self) -> str:
+        """The status without its message: "ok", "OOM" or "error"."""
+        return self.status if self.status in (OK, OUT_OF_MEMORY) else ERROR
+
+
+def split_scores(results: list[Result], score: str, level: str) -> np.ndarray:
+    """Return the score of each split; NaN if it is not defined."""
+    return np.array([result.scores.get(level, {}).get(score, np.nan) for result in results], dtype=np.float64)
+
+
+def pooled(
+    codes: np.ndarray,
+    splits: list[Split],
+    rounds: np.ndarray,
+    results: list[Result],
+    score: str,
+    level: str,
+    n_classes: int,
+) -> float:
+    """Return the score of pooled predictions, averaged over rounds, without distributions whose split failed.
+
+    The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for small test
+    sets. It is biased downwards if leaving a distribution out removes a vote for its class.
+    """
+    tables = np.zeros((int(rounds.max()) + 1, codes.size, n_classes))
+    predicted = np.zeros(tables.shape[:2])
+    for (_, test), at, result in zip(splits, rounds, results, strict=True):
+        rows = result.probabilities if level == "distributions" else result.point_counts
+        if result.status == OK and rows:
+            tables[at, test], predicted[at, test] = rows, 1.0
+    scores: Any = score_codes if level == "distributions" else score_counts
+    pairs = zip(tables, predicted, strict=True)
+    return float(np.mean([scores(codes, table, weights).get(score, np.nan) for table, weights in pairs]))
+
+
+def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score: str, n_classes: int) -> float:
+    """Return the score of pooled predictions if the test sets make up the cohort, else the mean over splits."""
+    rounds = rounds_of(splits, codes.size)
+    if rounds is not None:
+        return pooled(codes, splits, rounds, results, score, "distributions", n_classes)
+    values = split_scores(results, score, "distributions")
+    return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else np.nan
 
 
 @dataclass(repr=False)
@@ -224,9 +346,8 @@ class Comparison:
     ) -> str:
         """Compare the reference with the best of other methods, in a sentence.
 
-        "Better" needs a confidence interval of the difference over patients that excludes 0. The best of several
-        methods is worse on new patients than on these, so this comparison favours the other methods; "worse" is
-        therefore corrected for their number (Holm).
+        "Better" needs a confidence interval of the difference over patients that excludes 0; "worse" is corrected for
+        the number of methods (Holm), because the best of several methods is worse on new patients than on these.
 
         Parameters
         ----------
@@ -247,16 +368,8 @@ class Comparison:
         values = {method: self.estimate(method, score).value for method in others}
         best = max(others, key=lambda method: -np.inf if np.isnan(values[method]) else values[method])
         difference, p = self.difference(reference, best, score), self.against(reference, score)[best][1]
-        start = f"best baseline {best} ({_name(score)} {tables.number(values[best])})"
-        if not np.isfinite(difference.low):
-            return f"{start}: no interval of the difference"
-        verdict = f"no significant difference from {reference}"
-        if difference.low > 0:
-            verdict = f"{reference} is better"
-        elif difference.high < 0 and p < 0.05:
-            verdict = f"{reference} is worse"
-        interval = f"95 % interval {difference.low:+.2f} to {difference.high:+.2f}"
-        return f"{start}: {verdict} (difference {difference.value:+.2f}, {interval})"
+        text = f"best baseline {best} ({score_name(score)} {tables.number(values[best])})"
+        return f"{text}: {lead_in_words(reference, difference.value, difference.low, difference.high, p)}"
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
         """Return mean probabilities of each distribution over the splits that tested it, and the most probable class.
@@ -308,17 +421,7 @@ class Comparison:
         dict
             All parameters by name; `from_dict` reads it.
         """
-        return {
-            "names": [_plain(name) for name in self.names],
-            "labels": [_plain(label) for label in self.labels],
-            "classes": [_plain(label) for label in self.classes],
-            "groups": None if self.groups is None else [_plain(group) for group in self.groups],
-            "splits": [[train.tolist(), test.tolist()] for train, test in self.splits],
-            "results": {name: [without_nan(r.to_dict()) for r in rows] for name, rows in self.results.items()},
-            "protocol": asdict(self.protocol),
-            "notes": list(self.notes),
-            "estimators": dict(self.estimators),
-        }
+        return plain(asdict(self))
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Comparison:
@@ -450,10 +553,6 @@ def _counted(outcomes: list[str]) -> str:
     return "; ".join(f"{outcome} in {count} of {len(outcomes)} splits" for outcome, count in counts.items())
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     return {
         level: {name: np.nan if value is None else value for name, value in row.items()}
@@ -470,7 +569,7 @@ def _level_table(comparison: Comparison, level: str) -> str:
         if OK not in outcomes:
             cells = [_counted(outcomes), *[""] * (len(names) - 1)]
         rows.append([method, *cells, tables.number(comparison.seconds(method), 1)])
-    return tables.markdown(["method", *map(_name, names), "seconds per split"], rows)
+    return tables.markdown(["method", *map(score_name, names), "seconds per split"], rows)
 
 
 def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
@@ -478,7 +577,7 @@ def _paired_table(comparison: Comparison, reference: str | None, score: str, lev
     rows = []
     for method, (difference, adjusted) in comparison.against(reference, score, level).items():
         rows.append([method, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
-    title = f"{reference} against each, {_name(score)} of {level}"
+    title = f"{reference} against each, {score_name(score)} of {level}"
     return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
 
@@ -510,8 +609,17 @@ def _failures(comparison: Comparison) -> Iterable[str]:
             yield f"{method} warned: {'; '.join(warned)}"
 
 
-def _name(score: str) -> str:
-    return _NAMES.get(score, score.replace("_", " "))
+def lead_in_words(name: str, value: float, low: float, high: float, p: float | None) -> str:
+    """Return whether a method is better than the best of several others, with its lead.
+
+    "Better" needs an interval over patients that excludes 0. The best of several methods is worse on new patients than
+    on these, so the comparison favours the others; "worse" therefore needs a `p` that is corrected for their number.
+    """
+    if not np.isfinite(low):
+        return "no interval of the difference"
+    worse = high < 0 and p is not None and p < 0.05
+    verdict = f"{name} is better" if low > 0 else f"{name} is worse" if worse else "no significant difference"
+    return f"{verdict} (difference {value:+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
 
 
 def _format_estimate(estimate: Estimate) -> str:

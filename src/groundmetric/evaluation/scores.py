@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
-from .._internal.types import ClassesLike, LabelsLike, Method, PointMethod, RandomState
+from .._internal.types import ClassesLike, LabelsLike, PointMethod, RandomState
 from .._internal.validation import (
     NameIndex,
     align_by_name,
@@ -388,35 +388,6 @@ def cluster_scores(
         "silhouette": _silhouette(distances, labels, n_classes),
         "n_clusters": float(clusters.max() + 1),
     }
-
-
-def cluster_distributions(method: Method, D: Distributions, y: LabelsLike) -> dict[str, float]:
-    """Cluster distributions by a fitted method's distances, into as many clusters as there are classes.
-
-    Parameters
-    ----------
-    method : fitted estimator
-        Method with ``distances(D)``.
-    D : Distributions
-        The distributions that are clustered.
-    y : array-like of shape (n_distributions,)
-        Labels.
-
-    Returns
-    -------
-    dict of str to float
-        Scores of the clusters, as from `cluster_scores`.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [8.0], [9.0]], ["ann", "bob", "cid", "dot"])
-    >>> y = ["well", "well", "ill", "ill"]
-    >>> method = gm.baselines.Euclidean().fit(D, y)
-    >>> gm.evaluation.cluster_distributions(method, D, y)["adjusted_rand"]
-    1.0
-    """
-    return cluster_scores(method.distances(D), check_labels(y, D.name_index))
 
 
 def cluster_points(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._anndata.annotations import Features, draw, samples_of
+from .._anndata.cohort import Features, draw, samples_of
 from .._anndata.source import Source, read
 from .._anndata.store import EnsembleResults, in_order
 from .._internal.validation import need

@@ -9,12 +9,9 @@
 
 from .axes import Axes, canonical_axes
 from .batches import BatchEffects, batch_effects
-from .changes import Counterfactual, counterfactual
-from .enrichment import Enrichment, over_representation, read_gmt
-from .flows import Flow, flow
-from .importance import Stability, stability
-from .patients import Influence, influence
-from .relevance import AnnotationRelevance, annotation_relevance
+from .flows import AnnotationRelevance, Flow, annotation_relevance, flow
+from .importance import Enrichment, Stability, over_representation, read_gmt, stability
+from .patients import Counterfactual, Influence, counterfactual, influence
 from .significance import Discoveries, FeatureSignificance, feature_significance
 
 __all__ = [

@@ -13,8 +13,7 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, GroundMetric
-from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of
-from .flows import pair_costs
+from .flows import annotation_of, classes_of, feature_names, frame, metric_of, pair_costs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -77,22 +76,6 @@ class Axes:
         In units of the mean distance between classes.
         """
         return (self.between - self.within) / self.between.sum()
-
-    def importance(self, axis: int) -> np.ndarray:
-        """Return the share of each feature in one axis: squared loadings, summing to 1.
-
-        Parameters
-        ----------
-        axis : int
-            Number of the axis, from 0.
-
-        Returns
-        -------
-        array of shape (n_features,)
-            Shares of the features.
-        """
-        squared = self.loadings[axis] ** 2
-        return squared / (squared.sum() or 1.0)
 
     def table(self) -> DataFrame:
         """Return a row per axis.

@@ -30,7 +30,7 @@ from .._internal.validation import (
     square_distances,
 )
 from ..learning.splits import canonical_order, restricted_permutations
-from ._inputs import frame
+from .flows import frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,9 +1,12 @@
-"""Flows of mass between distributions, and transport costs of pairs by kind of points and by axis."""
+"""Transport by kind of points (cell types): plans, flows of mass, costs of pairs, and shares of kinds in the costs.
+
+Also the arguments that functions of this package share: metric, labels and kinds of points.
+"""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,15 +17,108 @@ from tqdm import tqdm
 from .._internal.parallel import Threads, progress_bar
 from .._internal.tables import visible
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from .._internal.validation import check_labels, check_number
+from .._internal.validation import (
+    carries_names,
+    check_labels,
+    check_number,
+    group_list,
+    is_missing,
+    need,
+    refuse_mask,
+    unit_codes,
+)
 from ..distributions import Distributions, as_distributions
+from ..estimators.ensemble import GroundMetricEnsemble
+from ..evaluation.intervals import containing, resample
 from ..metrics.base import GroundMetric
-from ..transport import solve
 from ..transport.cohort import clouds_of
-from ._inputs import annotation_of, frame, metric_of
+from ..transport.solvers.exact import solve_exact
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+def frame(columns: Mapping[str, Any], order: np.ndarray | None = None) -> DataFrame:
+    """Return a data frame with the given columns and order of rows."""
+    need("pandas", "a table")
+    import pandas as pd
+
+    table = pd.DataFrame(dict(columns))
+    return table if order is None else table.iloc[order].reset_index(drop=True)
+
+
+def metric_of(source: Any, D: Distributions) -> GroundMetric:
+    """Return a ground metric, or that of a fitted learner; its features must be those of D."""
+    metric = getattr(source, "metric_", source)
+    if not isinstance(metric, GroundMetric):
+        raise TypeError(f"metric is {type(source).__name__}: expected a GroundMetric or a fitted learner")
+    metric.check_fit(D)
+    return metric
+
+
+def classes_of(y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted classes, and the index of each distribution's class among them."""
+    classes, codes = np.unique(check_labels(y, D.name_index), return_inverse=True)
+    if classes.size < 2:
+        raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
+    return classes, codes
+
+
+def feature_names(D: Distributions, metric: GroundMetric | None = None) -> list[str]:
+    """Return the names of the features, by the metric if it has them; else "feature 0", "feature 1", …."""
+    names = (metric.features if metric is not None else None) or D.features
+    return [str(name) for name in names] if names is not None else [f"feature {k}" for k in range(D.shape[1])]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Kind of each point: `codes` has the index of each point's value in `values`."""
+
+    values: list[Any]
+    codes: np.ndarray
+
+    def masses(self, D: Distributions) -> np.ndarray:
+        """Return the mass of each kind in each distribution, (n_distributions, n_values)."""
+        owner = np.repeat(np.arange(len(D)), D.sizes)
+        cells = np.bincount(owner * len(self.values) + self.codes, D.weights, len(D) * len(self.values))
+        return cells.reshape(len(D), len(self.values))
+
+
+def annotation_of(D: Distributions, annotation: Any) -> Annotation:
+    """Return an annotation of D by its name, or an array in the order of `D.points`; None: one kind of points.
+
+    Distributions do not know the names of their points, and sort points whose distributions are interleaved. A Series
+    that is indexed by points is then in another order than `D.points`, and is refused.
+    """
+    if annotation is None:
+        return Annotation(["all"], np.zeros(D.points.shape[0], np.intp))
+    name = annotation if isinstance(annotation, str) else "annotation"
+    if isinstance(annotation, str):
+        if annotation not in D.annotations:
+            raise ValueError(f"D has no annotation {annotation!r}: it has {sorted(D.annotations)}")
+        annotation = D.annotations[annotation]
+    refuse_mask(annotation, name)
+    if carries_names(annotation) and np.any(np.diff(D.order) != 1):
+        raise ValueError(
+            f"{name} is named by points, whose order is not that of D.points: give it when making the Distributions "
+            f"(annotations=…), or as an array in that order (of all points, {name}.to_numpy()[D.order])"
+        )
+    array = np.asarray(annotation)
+    if array.shape != D.weights.shape:
+        raise ValueError(f"{name} has shape {array.shape}: expected ({D.weights.size},), a value for each point")
+    n_missing = sum(map(is_missing, array)) if array.dtype.kind in "fO" else 0
+    if n_missing:
+        raise ValueError(f"{name} is missing for {n_missing} points: give them a value of their own, e.g. 'unknown'")
+    values, codes = np.unique(array, return_inverse=True)
+    return Annotation(values.tolist(), codes)
+
+
+def equalized_with_kinds(D: Distributions, kinds: Annotation) -> tuple[Distributions, np.ndarray]:
+    """Return the distributions with equal numbers of points, and the code of the kind of each of these points."""
+    coded = D.with_points(D.points, D.features)
+    coded.annotations = {"kind": kinds.codes}
+    coded = coded.equalize()
+    return coded, coded.annotations["kind"]
 
 
 Digest = TypeVar("Digest")
@@ -227,7 +323,7 @@ def shipping(
             # than twice the largest cost. A surcharge above that is paid only if the masses of kinds differ.
             kinds_differ = kinds[D.bounds[d] : D.bounds[d + 1], None] != kinds[D.bounds[e] : D.bounds[e + 1]]
             priced = cost + 3.0 * cost.max() * kinds_differ
-        plan = solve(priced, clouds[d].masses, clouds[e].masses)
+        plan = solve_exact(priced, clouds[d].masses, clouds[e].masses)
         distance = cost[plan.rows, plan.cols]
         return Shipments(plan.rows + D.bounds[d], plan.cols + D.bounds[e], plan.mass, distance)
 
@@ -343,6 +439,54 @@ def pair_costs(
 
 
 @dataclass(frozen=True)
+class Travel:
+    """Mean distance of the mass of each cell to samples of other classes and of its own class."""
+
+    between: np.ndarray
+    within: np.ndarray
+    unit: float  # mean distance between samples of different classes
+
+
+def travel_of_cells(
+    cells: Distributions,
+    codes: np.ndarray,
+    pairs: np.ndarray,
+    kinds: np.ndarray | None,
+    n_jobs: int | None,
+    verbose: int = 0,
+) -> Travel:
+    """Solve one plan per unordered pair of samples and average the costs of each cell; `kinds` are cell types."""
+    directed = {(int(a), int(b)) for a, b in pairs}
+    undirected = sorted({(min(pair), max(pair)) for pair in directed})
+
+    def cost_per_mass(ends: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        """Return the cost per unit of mass of each cell of a sample, whose cells in a plan are `ends`."""
+        d = int(np.searchsorted(cells.bounds, ends[0], side="right")) - 1
+        start, stop = cells.bounds[d], cells.bounds[d + 1]
+        return np.bincount(ends - start, cost, stop - start) / cells.weights[start:stop]
+
+    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray, float]:
+        return cost_per_mass(plan.rows, plan.cost), cost_per_mass(plan.cols, plan.cost), float(plan.cost.sum())
+
+    space = GroundMetric(np.eye(cells.points.shape[1]))
+    with plans_bar(len(undirected), verbose) as bar:
+        solved = for_each_pair(cells, np.array(undirected), space, digest, n_jobs, kinds, bar=bar)
+    sums = np.zeros((2, cells.points.shape[0]))  # rows: other classes, same class
+    counts = np.zeros((2, len(cells)))
+    distances = []
+    for pair, (forward, backward, distance) in zip(undirected, solved, strict=True):
+        same = int(codes[pair[0]] == codes[pair[1]])
+        distances += [] if same else [distance]
+        for (sample, partner), cost in ((pair, forward), (pair[::-1], backward)):
+            if (sample, partner) in directed:
+                sums[same, cells.bounds[sample] : cells.bounds[sample + 1]] += cost
+                counts[same, sample] += 1
+    with np.errstate(invalid="ignore"):  # NaN for a sample alone in its class
+        means = sums / np.repeat(counts, cells.sizes, axis=1)
+    return Travel(means[0], means[1], float(np.mean(distances)))
+
+
+@dataclass(frozen=True)
 class Bag:
     """All distributions (with all or some of their points) under one metric.
 
@@ -396,3 +540,231 @@ def costs_within_kinds(
 
 def _by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:
     return np.stack([np.bincount(kinds, column, n_values) for column in parts.T], axis=1)
+
+
+@dataclass(frozen=True)
+class AnnotationRelevance:
+    """Relevance of each kind of points: its share of the excess distance between classes.
+
+    The excess distance is the mean distance to distributions of other classes minus that to the own class.
+
+    Parameters
+    ----------
+    values : list
+        Kinds of points.
+    mass : array of shape (n_values,)
+        Mass of each kind, as a mean over distributions; sums to 1.
+    relevance : array of shape (n_values,)
+        Excess distance of a unit of mass of this kind to points of its kind, in units of the mean distance between
+        classes; NaN for a kind that is not in all classes.
+    share : array of shape (n_values,)
+        Mass × relevance as a share of the sum over kinds.
+    draws : array of shape (n_draws, n_values)
+        Shares in bootstrap draws of the distributions; no rows if all are in one group.
+    composition : float
+        Share of the whole excess distance that is not within kinds: the cost of mass that must change its kind because
+        distributions have unequal masses of the kinds. Near 1, classes differ in the frequencies of the kinds.
+    total : float
+        Excess distance within kinds: sum over kinds of mass × relevance, in units of the mean distance between classes.
+    total_draws : array of shape (n_draws,)
+        The same in the bootstrap draws.
+    out_of_bag : bool
+        Whether every metric was trained on neither of the distributions that it compares.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
+    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
+    >>> result.values, result.values[result.share.argmax()], result.interval.shape
+    (['centre', 'high', 'low'], 'centre', (2, 3))
+    """
+
+    values: list[Any]
+    mass: np.ndarray
+    relevance: np.ndarray
+    share: np.ndarray
+    draws: np.ndarray
+    composition: float
+    total: float
+    total_draws: np.ndarray
+    out_of_bag: bool
+
+    @property
+    def interval(self) -> np.ndarray:
+        """Lower and upper ends of each share, (2, n_values): percentiles of the draws, extended to the share."""
+        return containing(self.share, self.draws)
+
+    @property
+    def total_interval(self) -> np.ndarray:
+        """Lower and upper end of `total`, (2,); if 0 is between them, shares have no meaning."""
+        return containing(np.array([self.total]), self.total_draws[:, None])[:, 0]
+
+    @property
+    def first(self) -> np.ndarray:
+        """Share of the draws in which each kind has the largest share."""
+        best = np.argmax(np.nan_to_num(self.draws, nan=-np.inf), axis=1)
+        return np.bincount(best, minlength=len(self.values)) / max(1, len(best))
+
+    def table(self) -> DataFrame:
+        """Return a row per kind, sorted by share.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns value, share, low, high, first, relevance and mass.
+        """
+        low, high = self.interval
+        columns = {
+            "value": self.values, "share": self.share, "low": low, "high": high, "first": self.first,
+            "relevance": self.relevance, "mass": self.mass,
+        }  # fmt: skip
+        return frame(columns, np.argsort(-np.nan_to_num(self.share, nan=-np.inf), kind="stable"))
+
+
+def annotation_relevance(
+    metric: MetricLike,
+    D: DistributionsLike,
+    y: LabelsLike,
+    annotation: str | LabelsLike,
+    *,
+    groups: LabelsLike | None = None,
+    n_draws: int = 1000,
+    max_partners: int = 10,
+    random_state: RandomState = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> AnnotationRelevance:
+    """Divide the excess distance between classes among the kinds of points, with confidence intervals.
+
+    Points are compared with points of their kind: the transport plan is the best one among those that keep as much mass
+    as possible in its kind. The excess of a kind is the distance of its mass to other classes minus that to the own
+    class. Without the restriction, points that have changed raise the costs of other kinds, which must be their
+    partners. A kind that is the same in all classes has an excess of 0 up to noise, and its interval contains 0. Shares
+    sum to 1, and may be negative.
+
+    Under a metric that was learned from the labels of the distributions, every kind is farther in other classes,
+    because the metric has fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were
+    trained on neither distribution (out of bag); then no comparison with permuted labels is needed. All distributions
+    are compared by equal numbers of points.
+
+    The 95 % intervals are by bootstrap of the distributions within each class (whole groups if given; groups with
+    several classes, regardless of class), on both sides of a comparison. The metric is held fixed.
+
+    Parameters
+    ----------
+    metric : GroundMetric, fitted learner or ensemble
+        The ground metric; for an ensemble (or predictor) that was fitted to D, its members.
+    D : Distributions
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels.
+    annotation : str or array of shape (n_points,)
+        Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Patient of each distribution: distributions of a patient are drawn together.
+    n_draws : int, default=1000
+        Bootstrap draws.
+    max_partners : int, default=10
+        Largest number of distributions of each class with which a distribution is compared, drawn at random.
+    random_state : int, RandomState or None, default=0
+        Seed of the draws, of partners and of the bootstrap.
+    n_jobs : int or None, default=None
+        Threads; None means one.
+    verbose : int, default=0
+        1 shows a progress bar of the transport plans on a terminal.
+
+    Returns
+    -------
+    AnnotationRelevance
+        Share of each kind, with its interval.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
+    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
+    >>> round(float(result.share.sum()), 6)
+    1.0
+    """
+    check_number("n_draws", n_draws, low=1, whole=True)
+    D = as_distributions(D)
+    _, codes = classes_of(y, D)
+    kinds = annotation_of(D, annotation)
+    bags, out_of_bag = _bags(metric, *equalized_with_kinds(D, kinds))
+    return relevance_in_bags(
+        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
+        max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs, verbose=verbose,
+    )  # fmt: skip
+
+
+def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], bool]:
+    """Return the members of an ensemble that was fitted to these distributions, and True; else the metric and False."""
+    metric = metric_of(source, D)
+    ensemble = getattr(source, "ensemble_", source)
+    if not isinstance(ensemble, GroundMetricEnsemble):
+        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
+    fitted, geometry = ensemble.fitted_, ensemble.fitted_.geometries[""]
+    if sorted(map(str, geometry.names)) != sorted(map(str, D.names)) or not fitted.design:
+        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
+    position = {name: d for d, name in enumerate(geometry.names)}
+    order = [position[name] for name in D.names]
+    return [Bag(D, kinds, m.metric(geometry), m.trained_on[order]) for m in fitted.members[""]], True
+
+
+def relevance_in_bags(
+    bags: Sequence[Bag],
+    codes: np.ndarray,
+    values: list[Any],
+    *,
+    out_of_bag: bool,
+    groups: Any,
+    n_draws: int,
+    max_partners: int,
+    random: np.random.RandomState,
+    n_jobs: int | None,
+    verbose: int,
+) -> AnnotationRelevance:
+    """Return `annotation_relevance` of the distributions of all bags, each under its metric."""
+    costs = costs_within_kinds(
+        bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs, verbose=verbose
+    )
+    between, _ = costs.checked_means()
+    unit = float(between[:, 0].sum())
+    mass = np.mean([Annotation(values, bag.kinds).masses(bag.D).mean(axis=0) for bag in bags], axis=0)
+    farther = _farther(costs, np.ones(codes.size))
+    drawn_weights = resample(unit_codes(groups, codes.size), codes, n_draws, random)
+    draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), mass.size + 1)
+    (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
+    return AnnotationRelevance(
+        values=values,
+        mass=mass,
+        relevance=farther[:-1] / unit,
+        share=shares,
+        draws=drawn[0],
+        composition=float(composition),
+        total=float(total) / unit,
+        total_draws=drawn[1] / unit,
+        out_of_bag=out_of_bag,
+    )
+
+
+def _farther(costs: PairCosts, weights: np.ndarray) -> np.ndarray:
+    """Return the excess distance of a unit of mass of each kind; last, the excess cost of mass that changes its kind.
+
+    NaN if no mass of a kind stays with it, between classes or within.
+    """
+    between, within = costs.means(weights)  # (n_values + 1, 2): cost and mass
+    with np.errstate(invalid="ignore", divide="ignore"):
+        per_mass = [part[:-1, 0] / part[:-1, 1] for part in (between, within)]
+    return np.append(per_mass[0] - per_mass[1], between[-1, 0] - within[-1, 0])
+
+
+def _shares(farther: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return shares of the kinds, their total, and the share of composition; also for rows of draws."""
+    carried = np.nan_to_num(farther[..., :-1]) * mass
+    total = carried.sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):  # of draws in which nothing is left to compare
+        return carried / total[..., None], total, farther[..., -1] / (total + farther[..., -1])

@@ -1,12 +1,16 @@
-"""Stability of the importance of features in refits, and a summary of a training."""
+"""Importance of features: stability in refits, enrichment of feature sets (GMT files), and a summary of a training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gzip
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -16,10 +20,14 @@ from .._internal.validation import check_number, group_list, unit_codes
 from ..distributions import as_distributions
 from ..ensemble.members import importance_interval
 from ..evaluation.intervals import resample
-from ._inputs import check_confidence, classes_of, feature_names, frame, metric_of
+from .flows import classes_of, feature_names, frame, metric_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+# Sizes of sets that are tested for enrichment, in features of the background.
+MIN_SIZE, MAX_SIZE = 5, 500
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,6 @@ class Stability:
         Importances from bootstrap samples of the distributions.
     n_top : int
         Number of most important features that are called selected in a refit.
-    confidence : float
-        Confidence level of the intervals.
 
     Examples
     --------
@@ -54,12 +60,11 @@ class Stability:
     importance: np.ndarray
     refits: np.ndarray
     n_top: int
-    confidence: float
 
     @property
     def interval(self) -> np.ndarray:
-        """Lower and upper ends of each importance, (2, n_features), as `pl.importance` draws them."""
-        return importance_interval(self.importance, self.refits, self.confidence)
+        """Lower and upper ends of 95 % of the refits, (2, n_features), as `pl.importance` draws them."""
+        return importance_interval(self.importance, self.refits)
 
     @property
     def selected(self) -> np.ndarray:
@@ -91,7 +96,6 @@ def stability(
     groups: LabelsLike | None = None,
     n_refits: int = 100,
     n_top: int = 20,
-    confidence: float = 0.95,
     n_jobs: int | None = None,
     random_state: RandomState = 0,
     verbose: int = 0,
@@ -118,8 +122,6 @@ def stability(
         Number of bootstrap samples.
     n_top : int, default=20
         Number of most important features that are called selected.
-    confidence : float, default=0.95
-        Confidence level of the intervals.
     n_jobs : int or None, default=None
         Number of parallel fits (joblib).
     random_state : int, RandomState or None, default=0
@@ -146,7 +148,6 @@ def stability(
     classes, codes = classes_of(y, D)
     check_number("n_refits", n_refits, low=1, whole=True)
     check_number("n_top", n_top, low=1, whole=True)
-    check_confidence(confidence)
     random = check_random_state(random_state)
     metric = metric_of(learner if hasattr(learner, "metric_") else clone(learner).fit(D, classes[codes]), D)
     parameters = _refit_parameters(learner)
@@ -167,7 +168,7 @@ def stability(
         for number, importance in run_tasks(refit, jobs, n_jobs):
             refits[number] = importance
             bar.update()
-    return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]), confidence)
+    return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]))
 
 
 def _refit_parameters(learner: Any) -> dict[str, Any]:
@@ -216,3 +217,161 @@ def training_summary(history: Mapping[str, Any]) -> str:
     if last == 0.0:
         return f"no triplet is active any more: nothing is left to learn ({first:.0%} in the first epoch)"
     return f"{last:.0%} of the triplets are active (within the margin), {first:.0%} in the first epoch"
+
+
+@dataclass(frozen=True)
+class Enrichment:
+    """Enrichment of sets of features, sorted by p-value.
+
+    Parameters
+    ----------
+    sets : list of str
+        Names of the sets.
+    size : array of shape (n_sets,)
+        Number of members of each set in the background.
+    overlap : list of list of str
+        Members of each set among the features that are tested for enrichment.
+    effect : array of shape (n_sets,)
+        Fold enrichment: size of the overlap over its expected size.
+    p : array of shape (n_sets,)
+        p-values of the sets.
+    q : array of shape (n_sets,)
+        p-values adjusted for the number of sets (Benjamini & Hochberg 1995).
+
+    Examples
+    --------
+    >>> from groundmetric.interpret import over_representation
+    >>> background = [f"g{k}" for k in range(20)]
+    >>> sets = {"first": background[:5], "last": background[-5:]}
+    >>> result = over_representation(["g0", "g1"], background, sets)
+    >>> result.sets, result.size.tolist(), result.overlap, result.effect.tolist()
+    (['first', 'last'], [5, 5], [['g0', 'g1'], []], [4.0, 0.0])
+    """
+
+    sets: list[str]
+    size: np.ndarray
+    overlap: list[list[str]]
+    effect: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+
+    def table(self) -> DataFrame:
+        """Return a row per set.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns set, size, overlap, effect, p, q and features.
+        """
+        columns = {
+            "set": self.sets, "size": self.size, "overlap": [len(names) for names in self.overlap],
+            "effect": self.effect, "p": self.p, "q": self.q, "features": [", ".join(names) for names in self.overlap],
+        }  # fmt: skip
+        return frame(columns)
+
+
+def over_representation(
+    features: Iterable[str],
+    background: Iterable[str],
+    sets: Mapping[str, Iterable[str]],
+) -> Enrichment:
+    """Test whether a set has more of the given features than expected of a random draw from the background.
+
+    The test is the one-sided hypergeometric test (Fisher's exact test). The background is the set of tested features
+    (those that the metric was learned from), not all genes of the genome; otherwise every set of expressed genes is
+    enriched.
+
+    Parameters
+    ----------
+    features : iterable of str
+        Names of the features, all of them in the background.
+    background : iterable of str
+        Names of all features that could have been among `features`, each once.
+    sets : mapping of str to iterable of str
+        Name of a set to its members, as from `read_gmt`; sets with 5 to 500 members in the background are tested.
+
+    Returns
+    -------
+    Enrichment
+        Fold enrichment, p- and q-value of every set that is tested.
+
+    Examples
+    --------
+    >>> from groundmetric.interpret import over_representation
+    >>> background = [f"g{k}" for k in range(100)]
+    >>> result = over_representation(background[:5], background, {"first": background[:10]})
+    >>> result.sets, result.effect.tolist(), f"{result.p[0]:.1e}"
+    (['first'], [10.0], '3.3e-06')
+    """
+    names = [str(name) for name in background]
+    position = {name: k for k, name in enumerate(names)}
+    if len(position) < len(names):
+        raise ValueError("background has a feature more than once: every feature counts once")
+    chosen = {str(name) for name in features}
+    if not chosen <= position.keys():
+        unknown = sorted(chosen - position.keys())
+        raise ValueError(f"{len(unknown)} features are not in the background, e.g. {unknown[0]!r}")
+    if not chosen:
+        raise ValueError("no features are given: at least one is needed")
+    members = {name: sorted({position[m] for m in genes if m in position}) for name, genes in sets.items()}
+    tested = {name: rows for name, rows in members.items() if MIN_SIZE <= len(rows) <= MAX_SIZE}
+    if not tested:
+        raise ValueError(
+            f"none of {len(members)} sets has {MIN_SIZE} to {MAX_SIZE} members among the {len(names)} features of the "
+            f"background (the largest has {max(map(len, members.values()), default=0)}): do both use the same names?"
+        )
+    overlap = [[names[k] for k in rows if names[k] in chosen] for rows in tested.values()]
+    size, hits = np.array([len(rows) for rows in tested.values()]), np.array([len(shared) for shared in overlap])
+    p = stats.hypergeom.sf(hits - 1, len(names), size, len(chosen))
+    fold = hits / (size * (len(chosen) / len(names)))
+    order = np.lexsort((-fold, p))
+    set_names = list(tested)
+    return Enrichment(
+        sets=[set_names[k] for k in order],
+        size=size[order],
+        overlap=[overlap[k] for k in order],
+        effect=fold[order],
+        p=p[order],
+        q=stats.false_discovery_control(p)[order],
+    )
+
+
+def read_gmt(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """Read the sets of a GMT file: a line has a name, a description and the members, separated by tabs.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, compressed if its name ends in ".gz".
+
+    Returns
+    -------
+    dict of str to list of str
+        Name of a set to its members.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from groundmetric.interpret import read_gmt
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sets.gmt"
+    ...     _ = path.write_text("first\\tthree genes\\tA\\tB\\tC\\nsecond\\ttwo genes\\tC\\tD\\n")
+    ...     read_gmt(path)
+    {'first': ['A', 'B', 'C'], 'second': ['C', 'D']}
+    """
+    path = Path(path)
+    sets: dict[str, list[str]] = {}
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            name, *columns = line.rstrip("\r\n").split("\t")
+            if len(columns) < 2:
+                raise ValueError(f"{path.name}, line {number}: expected a name, a description and members, with tabs")
+            if name in sets:
+                raise ValueError(f"{path.name}, line {number}: a set {name!r} was defined before")
+            sets[name] = list(dict.fromkeys(member for member in columns[1:] if member))
+    if not sets:
+        raise ValueError(f"{path.name} has no sets")
+    return sets

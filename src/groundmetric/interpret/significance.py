@@ -36,7 +36,7 @@ from ..learning.splits import (
     profiles,
     restricted_permutations,
 )
-from ._inputs import classes_of, feature_names, frame
+from .flows import classes_of, feature_names, frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -20,7 +20,7 @@ from .._internal.types import Learned, MetricLike
 from ..interpret.axes import ellipse_axes
 from ..metrics import GroundMetric
 from ..metrics.base import Cost
-from . import _read, style
+from . import style
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -91,11 +91,11 @@ def importance(
 def _shares(source: Any, key: str) -> tuple[np.ndarray, list[str], np.ndarray | None]:
     """Return the importance of each feature of a metric, their names, and the ends of intervals, (2, n_features)."""
     column = f"{key}_importance"
-    if _read.is_anndata(source) and (column in source.var or "metric" not in _read.learned_entry(source, key)):
-        features = _read.learned_entry(source, key).get("metric", {}).get("features")
+    if style.is_anndata(source) and (column in source.var or "metric" not in style.learned_entry(source, key)):
+        features = style.learned_entry(source, key).get("metric", {}).get("features")
         var = source.var if features is None else source.var[source.var_names.isin([str(f) for f in features])]
         values, names = (
-            np.asarray(_read.entry(source, "var", column)[var.index], dtype=float),
+            np.asarray(style.entry(source, "var", column)[var.index], dtype=float),
             list(map(str, var.index)),
         )
         columns = [f"{column}_low", f"{column}_high"]  # of the members of an ensemble
@@ -103,8 +103,8 @@ def _shares(source: Any, key: str) -> tuple[np.ndarray, list[str], np.ndarray | 
     if hasattr(source, "items") and not isinstance(source, GroundMetric):
         items = dict(source.items())
         return np.array(list(items.values()), dtype=float), [str(name) for name in items], None
-    metric = _read.metric_of(source, key)  # of AnnData: learned from an entry of obsm
-    return metric.importance(), _read.feature_names(metric), None
+    metric = style.metric_of(source, key)  # of AnnData: learned from an entry of obsm
+    return metric.importance(), style.feature_names(metric), None
 
 
 @style.figure_docs
@@ -143,9 +143,9 @@ def ellipse(
     'ISG15 (relative weight)'
     """
     named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}
-    learned = {name: _read.metric_of(metric, key) for name, metric in named.items()}
+    learned = {name: style.metric_of(metric, key) for name, metric in named.items()}
     planes = {name: _plane(name, metric, features) for name, metric in learned.items()}
-    if variances is None and _read.is_anndata(metrics) and learned["learned"].variances is not None:
+    if variances is None and style.is_anndata(metrics) and learned["learned"].variances is not None:
         variances = learned["learned"].variances[planes["learned"]]
     spread = np.sqrt((1.0, 1.0) if variances is None else variances)
     with style.axes(ax) as ax:
@@ -155,7 +155,7 @@ def ellipse(
             major, minor, angle = ellipse_axes(matrix * np.outer(spread, spread))
             look: dict[str, Any] = {"fc": "none", "ec": style.colour(k), "lw": 1.3, "label": name}
             ax.add_patch(Ellipse((0, 0), 2 * major, 2 * minor, angle=angle, **look))
-            names = [_read.feature_names(metric)[f] for f in planes[name]]
+            names = [style.feature_names(metric)[f] for f in planes[name]]
         ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
         unit = "relative weight" if variances is None else "relative weight × spread"
         ax.set(xlabel=f"{style.short(names[0], 20)} ({unit})", ylabel=f"{style.short(names[1], 20)} ({unit})")
@@ -169,9 +169,9 @@ def _plane(name: str, metric: GroundMetric, features: Sequence[str | int] | None
     """Return the positions of the two features; raise if the metric has no ellipse."""
     if metric.cost is Cost.MANHATTAN:
         raise ValueError(f"metric {name!r} has Manhattan costs: points at one distance are not on an ellipse")
-    names = _read.feature_names(metric)
+    names = style.feature_names(metric)
     if features is not None:
-        return _read.two_features(names, features)
+        return style.two_features(names, features)
     if metric.n_features != 2:
         top = tuple(names[f] for f in np.argsort(-metric.importance(), kind="stable")[:2])
         raise ValueError(
@@ -210,8 +210,8 @@ def history(
     [90.0, 50.0]
     """
     views, epochs = None, record
-    if _read.is_anndata(record):
-        results = _read.entry(record, "uns", key)
+    if style.is_anndata(record):
+        results = style.entry(record, "uns", key)
         epochs, stored = results.get("history"), results.get("ensemble")
         if stored is not None:
             views = stored["views"], stored["score"], stored["chance"], "classes" in stored

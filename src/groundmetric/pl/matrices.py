@@ -16,7 +16,7 @@ from sklearn.metrics import confusion_matrix
 from .._internal.types import LabelsLike, Learned, MetricLike
 from .._internal.validation import NameIndex, align_by_name, align_square_by_name, carries_names
 from ..interpret.axes import average_linkage, component_weights, order_by_class
-from . import _read, style
+from . import style
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -65,14 +65,14 @@ def heatmap(
     if order not in ("classes", "clusters"):
         raise ValueError(f"order is {order!r}: expected 'classes' or 'clusters'")
     title, items, label = "distance", "distributions", None
-    if _read.is_anndata(distances):
+    if style.is_anndata(distances):
         samples: Any = distances
         items = "samples"
-        _read.check_samples(samples, key)
-        matrix, title = _read.distances_of(samples, key)
+        style.check_samples(samples, key)
+        matrix, title = style.distances_of(samples, key)
         columns: Any = y if color is None else color
-        label = _read.learned_label(samples, key)
-        numbers = None if label is None else _read.colouring(samples, label)
+        label = style.learned_label(samples, key)
+        numbers = None if label is None else style.colouring(samples, label)
         if columns is None and isinstance(numbers, style.Numbers):
             groups, sort_by = {}, numbers.values
             items = f"samples, from low to high {label}"
@@ -180,7 +180,7 @@ def _column_labellings(samples: Any, color: Any, palette: style.Palette) -> dict
     """Return the classes of one or several columns of `obs`, by their names."""
     groups: dict[str, style.Classes] = {}
     for name in [color] if color is None or isinstance(color, str) else color:
-        classes = _read.colouring(samples, name, None if groups else palette, sum(map(len, groups.values())))
+        classes = style.colouring(samples, name, None if groups else palette, sum(map(len, groups.values())))
         if isinstance(classes, style.Numbers):
             raise ValueError(f"adata.obs[{name!r}] holds numbers, but classes are needed: make it categorical")
         groups[str(name)] = classes
@@ -274,15 +274,15 @@ def confusion(
 
 def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any, bool]:
     """Return true and predicted labels, and whether predictions are known to be held out."""
-    if _read.is_anndata(source):
-        _read.check_samples(source, key)
+    if style.is_anndata(source):
+        style.check_samples(source, key)
         column = f"{key}_held_out"
         if column not in source.obs:
             raise ValueError(
                 f"adata.obs has no {column!r}: only an ensemble makes held-out predictions; learn with one (tl.learn, "
                 "method='ensemble'), or give true and predicted labels"
             )
-        label = _read.learned_label(source, key)
+        label = style.learned_label(source, key)
         if label is None:
             raise ValueError(f"uns[{key!r}] does not name the label that was learned: give true and predicted labels")
         predictions = source.obs[[label, column]].dropna()
@@ -335,8 +335,8 @@ def components(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['ISG15', 'MX1']
     """
-    learned = _read.metric_of(metric, key)
-    names = _read.feature_names(learned)
+    learned = style.metric_of(metric, key)
+    names = style.feature_names(learned)
     weights, shares = (part[:_MOST_COMPONENTS] for part in component_weights(learned))
     top = np.argsort(-learned.importance(), kind="stable")[:n]
     with style.axes(ax, 0.5 + 0.105 * top.size) as ax:

@@ -16,7 +16,7 @@ from .._internal.types import LabelsLike, MetricLike
 from .._internal.validation import NameIndex, align_by_name, align_square_by_name, carries_names
 from ..distributions import Distributions, as_distributions
 from ..interpret.axes import metric_scaling, principal_axes, stress_of
-from . import _read, style
+from . import style
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -58,7 +58,7 @@ def points(
     D = as_distributions(D)
     classes = style.classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
     names = D.features or [f"feature {k}" for k in range(D.shape[1])]
-    columns = _read.two_features(names, features)
+    columns = style.two_features(names, features)
     xy = D.points[:, columns]
     with style.axes(ax) as ax:
         _scatter(ax, xy.toarray() if sparse.issparse(xy) else xy, classes, D.sizes, n)
@@ -102,7 +102,7 @@ def projection(
     """
     D = as_distributions(D)
     classes = style.classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
-    z, shares = principal_axes(_read.metric_of(metric).project(D))
+    z, shares = principal_axes(style.metric_of(metric).project(D))
     with style.axes(ax) as ax:
         ax.set_xlabel(style.axis_name(ax, 1, shares[0]))
         if shares.size == 1 or shares[0] >= _ONE_AXIS:
@@ -165,15 +165,15 @@ def cells(
     >>> gm.pl.cells(adata, color="cell_type").get_xlabel()
     'UMAP 1'
     """
-    colors: Any = _read.learned_label(adata, key) if color is None else color
-    name = _read.basis_of(adata, basis, ("X_umap", f"X_{key}"))
+    colors: Any = style.learned_label(adata, key) if color is None else color
+    name = style.basis_of(adata, basis, ("X_umap", f"X_{key}"))
     if name is None:
         raise ValueError(f"adata.obsm has neither 'X_umap' nor 'X_{key}': name a basis of {sorted(adata.obsm.keys())}")
-    xy = np.asarray(_read.entry(adata, "obsm", name))
-    axes: Any = _read.axis_names(name)
+    xy = np.asarray(style.entry(adata, "obsm", name))
+    axes: Any = style.axis_names(name)
     if name == f"X_{key}":
         xy, axes = principal_axes(xy)
-    colourings = _read.colourings(adata, colors, palette)
+    colourings = style.colourings(adata, colors, palette)
     size = np.array([_cells_size(colouring) for colouring in colourings.values()]).max(axis=0)
     drawn = style.draw_panels(lambda panel, c: _draw_cells(panel, xy, axes, colourings[c], c), colors, ax, size)
     return style.finish(drawn, show)
@@ -275,17 +275,17 @@ def embedding(
     'MDS axis 1'
     """
     colors: Any = ""
-    if _read.is_anndata(distances):
+    if style.is_anndata(distances):
         samples: Any = distances
-        _read.check_samples(samples, key)
-        colors = (_read.learned_label(samples, key) if y is None else y) if color is None else color
-        name = _read.basis_of(samples, basis, ("X_umap",))
-        matrix = _read.distances_of(samples, key)[0] if name is None else None
+        style.check_samples(samples, key)
+        colors = (style.learned_label(samples, key) if y is None else y) if color is None else color
+        name = style.basis_of(samples, basis, ("X_umap",))
+        matrix = style.distances_of(samples, key)[0] if name is None else None
         index = NameIndex(list(samples.obs_names), items="samples")
-        train = _read.entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
-        colourings = _read.colourings(samples, colors, palette)
+        train = style.entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
+        colourings = style.colourings(samples, colors, palette)
         if name is not None:
-            xy, axes = np.asarray(_read.entry(samples, "obsm", name))[:, :2], _read.axis_names(name)
+            xy, axes = np.asarray(style.entry(samples, "obsm", name))[:, :2], style.axis_names(name)
     else:
         index, shape = NameIndex.of(distances), np.shape(distances)
         if len(shape) != 2 or shape[1] not in (2, shape[0]):

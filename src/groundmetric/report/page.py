@@ -7,6 +7,7 @@ import io
 import os
 import platform
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -25,15 +26,15 @@ from scipy.cluster.hierarchy import dendrogram
 from scipy.spatial.distance import cdist
 
 from .. import tl
+from .._anndata.cohort import LEVEL
 from .._internal.files import write_whole
-from .._internal.tables import counted, visible
+from .._internal.tables import counted, listed, plain, score_name, visible
 from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
-from .prediction import Evaluation, Predictions
-from .results import LEVEL, Results, collect, listed, type_composition
-from .run import Run, Steps, duration
+from .results import Results, collect, type_composition
+from .run import Evaluation, Predictions, Run, Steps, duration
 
 REPORT = "report.html"
 MAX_CLASSES, MAX_COLUMNS = 60, 24  # of a column that colours a map, and columns to choose from
@@ -130,14 +131,7 @@ def write(
     >>> results["warnings"][0]["title"]
     'Few samples'
     """
-    return write_page(
-        run, output, Steps(n_jobs, verbose, budget), cells=cells, title=title, group_key=group_key,
-        cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
-    )  # fmt: skip
-
-
-def write_page(run: Any, output: Any, steps: Steps, *, cells: Any, title: str | None, **options: Any) -> dict[str, Any]:
-    """Write the page as `write`; `options` are those of `collect`."""
+    started = time.monotonic()
     if isinstance(run, ad.AnnData):
         run = Run(run, tl.samples(run, verbose=0), run if cells is None else Path(cells), {})
     opened = run if isinstance(run, Run) else Run.open(run, cells)
@@ -145,7 +139,10 @@ def write_page(run: Any, output: Any, steps: Steps, *, cells: Any, title: str | 
         raise ParameterError("output", None, ": a run in memory needs the path of a file")
     path = Path(output) if output is not None else opened.folder / REPORT  # type: ignore[operator]
     check_output(path)
-    results = collect(opened, **options, steps=steps)
+    results = collect(
+        opened, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations,
+        evaluation=evaluation, steps=Steps(n_jobs, verbose, budget, started=started),
+    )  # fmt: skip
     page = make_page(results, title)
     text = render(page).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -398,7 +395,7 @@ def cards_of(results: Results) -> list[Card]:
     n_features, feature = len(run.stored.features), run.feature
     if scores is None:
         name, value = ("score", None) if run.results is None else next(iter(run.results.scores.items()))
-        name, lines = Evaluation.names.get(name, name), ["Baselines not computed"]
+        name, lines = score_name(name), ["Baselines not computed"]
     else:
         name, row, best = scores.name, scores.learned, scores.best_baseline
         value, lines = row["value"], [row["status"]]
@@ -462,7 +459,7 @@ def describe_prediction(results: Results) -> list[str]:
         return ["Prediction of held-out samples was not tested. The map shows training samples only."]
     if scores is None:
         name, value = next(iter(ensemble.scores.items()))  # type: ignore[union-attr]
-        name = Evaluation.names.get(name, name)
+        name = score_name(name)
         return [f"Held-out samples: {label} is predicted with {name} {value:.2f}."]
     row, test = scores.learned, scores.test
     if row["value"] is None:
@@ -667,12 +664,6 @@ def sample_table(samples: SampleMap) -> Table:
         nearest = [samples.names[int(distances[s].argmin())], float(distances[s].min())]
         rows.append([name, *values, *(nearest if len(samples.names) > 1 else [None, None])])
     return Table("samples-table", "All samples", fields, rows, list(range(len(rows))))
-
-
-def plain(value: Any) -> Any:
-    """Return a value of NumPy as one of Python; a number that is not finite as None."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 # Prediction

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,14 +18,14 @@ import pandas as pd
 from scipy import sparse
 from scipy.stats import spearmanr
 
-from .._anndata.annotations import cell_types_of, find_column, samples_of
+from .._anndata.cohort import LEVEL, Note, cell_types_of, cohort_problems, find_column, samples_of
 from .._anndata.store import N_TOP
+from .._internal.tables import listed
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..ensemble.members import TransportView
-from ..evaluation import SizeAssociation, learning_curve, size_association
+from ..evaluation import SizeAssociation, learning_curve
 from ..interpret import (
-    batch_effects,
     counterfactual,
     feature_significance,
     influence,
@@ -34,18 +34,12 @@ from ..interpret import (
     stability,
 )  # fmt: skip
 from ..interpret.axes import canonical_axes
-from ..interpret.flows import Bag, partners
-from ..interpret.relevance import relevance_in_bags
+from ..interpret.flows import Bag, partners, relevance_in_bags, travel_of_cells
 from ..metrics.base import GroundMetric
-from ..tl.relevance import travel_of_cells
-from .prediction import Cohort, Evaluation, Predictions, evaluate, permutation_test
-from .run import BudgetError, Run, Steps, duration
+from .run import BudgetError, Cohort, Evaluation, Predictions, Run, Steps, duration, evaluate, permutation_test
 
 PERMUTATIONS = 99  # default for an ensemble
-LEVEL = 0.05  # significance level of p- and q-values
 TYPE_COLUMNS = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # recognised as cell types
-PATIENT_COLUMNS = ("patient", "donor", "subject", "individual", "participant")  # with or without the suffix "_id"
-FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50  # limits of warnings: per label, ratio of labels, per sample
 MAX_GENES = 300  # rows of the table of genes
 FEATURE_PERMUTATIONS = 1999  # testing one feature is a sort: many permutations are cheap
 REFIT_CELLS = 60  # cells per sample in refits without a patient, of parts of the cohort, and for changes of a patient
@@ -58,25 +52,6 @@ MIN_SHARE, MAX_AXES = 0.05, 6  # an axis is shown from this share of the differe
 DRAWS = 500  # bootstrap samples for the intervals of cell types
 AXIS_GENES, AXIS_TYPES = 12, 3  # listed genes and cell types of an axis
 ENRICHED_GENES, MAX_SETS, SET_GENES = 50, 8, 10  # tested genes of an axis, listed gene sets, listed genes of a set
-
-
-@dataclass(frozen=True)
-class Note:
-    """Warning, or the reason why the page lacks a result.
-
-    `remedy` has parameters of `tl.learn` or `report.write` that would change it, with their values.
-    """
-
-    title: str
-    text: str
-    remedy: Mapping[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        parameters = ", ".join(f"{name}={value!r}" for name, value in self.remedy.items())
-        return f"{self.text} ({parameters})." if parameters else f"{self.text}."
-
-    def data(self) -> dict[str, Any]:
-        return {"title": self.title, "text": self.text, "remedy": dict(self.remedy)}
 
 
 @dataclass
@@ -142,16 +117,15 @@ def collect(
     obs = run.samples.obs.drop(columns=run.own_columns)
     if run.is_ordered:  # many numbers are compared by thirds
         obs = obs.assign(**{run.label_key: run.classes.reindex(obs.index)})
+    distances = run.samples.obsp[f"{run.key}_distances"]
+    problems, association = cohort_problems(obs, run.label_key, run.sample_key, group_key, distances=distances)
     results = Results(
         run, group_key, type_key, cells,
         axes=find_axes(run, cells, type_key, steps),
         relevance=cell_relevance(run, cells, type_key, steps),
         genes=gene_importance(run),
-        cell_numbers=cell_number_association(obs, run.label_key, group_key),
-        warnings=[
-            *sample_warnings(obs, run.label_key, run.sample_key, group_key, run.samples.obsp[f"{run.key}_distances"]),
-            *training_warnings(run),
-        ],
+        cell_numbers=association,
+        warnings=[*problems, *training_warnings(run)],
     )  # fmt: skip
     if run.results is not None:
         low, high = run.results.interval
@@ -221,84 +195,6 @@ def _collect_tests(results: Results, permutations: int, steps: Steps) -> None:
             results.warnings.append(Note("Single patients decide the conclusion", text))
 
 
-# Warnings
-
-
-def cell_number_association(obs: pd.DataFrame, label_key: str, group_key: str | None) -> SizeAssociation:
-    """Test whether the number of cells per sample is associated with the label."""
-    obs = obs[obs[label_key].notna()]
-    groups = None if group_key not in obs else obs[group_key].astype(str).to_numpy()
-    return size_association(obs["n_cells"].to_numpy(), obs[label_key].astype(str).to_numpy(), groups)
-
-
-def sample_warnings(
-    obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None, distances: Any = None
-) -> list[Note]:
-    """Return warnings about a cohort, from a row per sample with its number of cells ("n_cells") and distances."""
-    labelled = obs[label_key].notna().to_numpy()
-    counts = obs[label_key].dropna().astype(str).value_counts()
-    small = list(obs.index[obs["n_cells"] < FEW_CELLS])
-    notes = []
-    if counts.min() < FEW_SAMPLES:
-        text = f"{counts.idxmin()} has {counts.min()} samples; with fewer than {FEW_SAMPLES} per label, scores are "
-        notes.append(Note("Few samples", f"{text}uncertain and the ranking of genes is unstable"))
-    if counts.max() >= UNEQUAL * counts.min():
-        text = f"{counts.idxmax()} has {counts.max()} samples, {counts.idxmin()} has {counts.min()}"
-        notes.append(Note("Unequal class sizes", f"{text}; balanced accuracy weights all labels equally"))
-    if not labelled.all():
-        notes.append(Note("Samples without a label", f"{int(np.sum(~labelled))} of {len(obs)} were not used"))
-    if small:
-        text = f"{listed(small, 3)} {'has' if len(small) == 1 else 'have'} fewer than {FEW_CELLS} cells"
-        notes.append(Note("Samples with few cells", f"{text}, which increases their distances to other samples"))
-    numbers = cell_number_association(obs, label_key, group_key)
-    if numbers.p <= LEVEL:
-        notes.append(Note("Number of cells", numbers.sentence(label_key, "sample", "cell").rstrip(".")))
-    patients = [name for name in obs.columns if str(name).lower().removesuffix("_id") in PATIENT_COLUMNS]
-    among = None if distances is None else np.asarray(distances)[np.ix_(labelled, labelled)]
-    candidates = obs[labelled].drop(columns=[label_key, sample_key, "n_cells"], errors="ignore")
-    notes += _batch_warnings(obs[labelled], label_key, candidates, patients, obs[labelled].get(group_key), among)
-    for name in patients:
-        if name not in (sample_key, group_key) and obs[name].nunique() < len(obs):
-            text = f"the {len(obs)} samples come from {obs[name].nunique()} values of {name}; held-out scores are too "
-            text += "high if samples of one patient are in both training and test set: keep them together"
-            return [*notes, Note("Several samples per patient", text, {"group_key": str(name)})]
-    return notes
-
-
-def _batch_warnings(
-    obs: pd.DataFrame, label_key: str, candidates: pd.DataFrame, patients: list[Any], groups: Any,
-    distances: np.ndarray | None,
-) -> list[Note]:  # fmt: skip
-    """Return warnings about columns that explain the distances or are associated with the label."""
-    tested = batch_effects(distances, obs[label_key].astype(str), candidates, groups=groups)
-    notes = []
-    for k, name in enumerate(tested.covariates):
-        explains, associated = tested.in_distances(LEVEL)[k], tested.with_labels(LEVEL)[k]
-        if name in patients:  # a patient has one label in most studies: that is not a batch effect
-            explains = explains and obs.groupby(name, observed=True)[label_key].nunique().max() > 1
-            associated = False
-        texts = []
-        if explains:
-            texts.append(
-                f"{name} explains {tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by "
-                f"chance, p = {tested.p[k]:.2g}; {label_key} explains {tested.label_r2[k]:.0%})"
-            )
-            if tested.neighbors[k] > tested.neighbors_expected[k]:
-                texts.append(
-                    f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
-                    f"({tested.neighbors_expected[k]:.0%} expected by chance)"
-                )
-        if associated:
-            texts.append(
-                f"{name} is associated with {label_key} (Cramér's V {tested.association[k]:.2f}, "
-                f"p = {tested.association_p[k]:.2g}), so the metric may describe {name} instead"
-            )
-        if texts:
-            remedy = f"if {name} is technical, learn again within batches"
-            notes.append(Note("Possible batch effect", "; ".join([*texts, remedy]), {"batch_key": str(name)}))
-    return notes
-
-
 def training_warnings(run: Run) -> list[Note]:
     """Return warnings about the training."""
     notes = []
@@ -320,16 +216,6 @@ def training_warnings(run: Run) -> list[Note]:
         text += "predicted from the cells, and the metric is close to the Euclidean one"
         notes.append(Note("Not better than guessing", text))
     return notes
-
-
-def listed(names: Any, n: int) -> str:
-    """Return the first names, and the number of the others.
-
-    >>> listed(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    shown = ", ".join(map(str, names[:n]))
-    return shown if len(names) <= n else f"{shown} and {len(names) - n} more"
 
 
 # Genes
@@ -688,7 +574,7 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
             groups = run.samples.obs[run.group_key].loc[names].to_numpy() if run.group_key in run.samples.obs else None
             relevance = relevance_in_bags(
                 bags, np.unique(run.classes.loc[names].to_numpy(), return_inverse=True)[1], types,
-                out_of_bag=len(bags) > 1, groups=groups, n_draws=DRAWS, confidence=0.95, max_partners=PARTNERS,
+                out_of_bag=len(bags) > 1, groups=groups, n_draws=DRAWS, max_partners=PARTNERS,
                 random=np.random.RandomState(0), n_jobs=steps.n_jobs, verbose=steps.verbose,
             )  # fmt: skip
         low, high = relevance.interval

@@ -14,7 +14,16 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 
-from .._anndata.annotations import Annotations, CohortWarning, Features, Selected, check_draw, draw
+from .._anndata.cohort import (
+    Annotations,
+    CohortWarning,
+    Features,
+    Selected,
+    check_draw,
+    cohort_problems,
+    constant_columns,
+    draw,
+)
 from .._anndata.source import Source, moments, project, read, warn_of_counts
 from .._anndata.store import EnsembleResults, Predictor, Stored, learner_entry, pack_predictor
 from .._internal.parallel import muted, write_line
@@ -22,7 +31,6 @@ from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions, SmallSampleWarning
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
-from ..evaluation import size_association
 from ..learning import Distances, Mapped, Ordered, Survival
 from ..learning.labels import read_labels, resolve_target
 
@@ -30,8 +38,6 @@ Learner = GroundMetricEnsemble | GroundMetricLearner
 METHODS: dict[str, type[Learner]] = {"ensemble": GroundMetricEnsemble, "ggml": GroundMetricLearner}
 # Options of `learn` that are not parameters of a learner, and the methods that have them.
 LEARN_OPTIONS = {"order": ("ensemble", "ggml"), "resample": ("ggml",)}
-# Samples with fewer cells give a warning: their empirical distances are mostly noise.
-_MIN_CELLS = 10
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def fit(
 ) -> tuple[Fitted, Any]:
     """Train on the labelled samples among these ascending rows; return the fit and the values of all rows.
 
-    `warn` enables warnings about raw counts and small samples. `redraw` returns the rows of an epoch (`resample`).
+    `warn` enables a warning about raw counts. `redraw` returns the rows of an epoch (`resample`).
     """
     samples, labels = annotations.samples, annotations.labels
     is_training = samples.contains(labels.index, rows)
@@ -72,7 +78,6 @@ def fit(
     D = Distributions(training, samples.names[samples.codes[rows[is_training]]], features=names)
     if warn:
         warn_of_counts(raw, features.layer, stacklevel=4)
-        _warn_of_small_samples(D)
     # The distributions have a copy of the points, sorted by sample; it is the only one during training.
     points, training = None if is_training.all() else points, None
     scale = {"raw_counts": raw, "share_negative": statistics.negative}
@@ -107,21 +112,6 @@ def fit(
     if points is None:  # back to the order of the rows
         points = D.points if np.all(np.diff(D.order) > 0) else D.points[np.argsort(D.order)]
     return fitted, points
-
-
-def _warn_of_small_samples(D: Distributions) -> None:
-    small = np.flatnonzero(D.sizes < _MIN_CELLS)
-    if small.size:
-        effect = "their distances to other samples are too large"
-        if (size := D.common_size()) < _MIN_CELLS:
-            effect = f"all samples are compared by {size} cells each"
-        smallest = D.names[int(D.sizes.argmin())]
-        warnings.warn(
-            f"samples with fewer than {_MIN_CELLS} cells: {small.size} of {len(D)} ({smallest!r} has {D.sizes.min()}); "
-            f"{effect}; drop samples with few cells",
-            CohortWarning,
-            stacklevel=4,
-        )
 
 
 def make_learner(method: str, options: dict[str, Any], random_state: int) -> Learner:
@@ -245,8 +235,8 @@ def learn(
     Warns
     -----
     CohortWarning
-        If a label is rare, samples have fewer than 10 cells, patients seem to have several samples without a
-        `group_key`, or the batch or the number of cells per sample is associated with the label.
+        If samples lack a label, a label is rare, samples have fewer than 10 cells, patients seem to have several
+        samples without a `group_key`, or the batch or the number of cells per sample is associated with the label.
 
     Notes
     -----
@@ -299,20 +289,18 @@ def learn(
             order=order,
         )  # fmt: skip
         annotations.check(method, learner.target)
-        annotations.warn(source.obs, learner.target)
         samples, labels = annotations.samples, annotations.labels
         features = Features.read(source, layer, use_rep, genes)
         is_ordered = isinstance(resolve_target(learner.target), Ordered)
-        association = size_association(
-            pd.Series(samples.sizes, index=samples.names).loc[labels.index],
-            annotations.numbers if is_ordered else labels.astype(str),
-            None if annotations.groups is None else annotations.patients,
-            target="ordered" if is_ordered else "classes",
-        )
+        problems, association = cohort_problems(
+            constant_columns(source.obs, samples).assign(n_cells=samples.sizes), label_key, sample_key, group_key,
+            batch_key, numbers=annotations.numbers if is_ordered else None,
+        )  # fmt: skip
+        for problem in problems:
+            if problem.serious:
+                warnings.warn(str(problem), CohortWarning, stacklevel=2)
         cell_numbers = association.sentence(label_key, "sample", "cell")
-        if association.p <= 0.05:
-            warnings.warn(cell_numbers, CohortWarning, stacklevel=2)
-        elif learner.verbose:
+        if learner.verbose and all(problem.title != "Number of cells" for problem in problems):
             write_line(cell_numbers)
         rows = draw(samples, n_cells, random_state)
         redraw = partial(draw, samples, n_cells, random_state) if resample else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,13 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from .._anndata.annotations import Annotations, Features, draw, find_column, samples_of
+from .._anndata.cohort import Annotations, Features, draw, find_column, samples_of
 from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry, stored_learner
 from .._internal.validation import ParameterError
-from ..distributions import Distributions
 from ..estimators._base import class_shares
-from ..interpret.flows import Shipments, for_each_pair, partners, plans_bar
+from ..interpret.flows import partners, travel_of_cells
 from ..learning.splits import folds
-from ..metrics.base import GroundMetric
 from .learn import fit
 
 if TYPE_CHECKING:
@@ -215,51 +213,3 @@ def relevance_by_plans(
     rows = np.flatnonzero(drawn)[cells.order]
     table.iloc[rows] = np.column_stack([(between - within) / travel.unit, between, within])
     return table
-
-
-@dataclass
-class Travel:
-    """Mean distance of the mass of each cell to samples of other classes and of its own class."""
-
-    between: np.ndarray
-    within: np.ndarray
-    unit: float  # mean distance between samples of different classes
-
-
-def travel_of_cells(
-    cells: Distributions,
-    codes: np.ndarray,
-    pairs: np.ndarray,
-    kinds: np.ndarray | None,
-    n_jobs: int | None,
-    verbose: int = 0,
-) -> Travel:
-    """Solve one plan per unordered pair of samples and average the costs of each cell; `kinds` are cell types."""
-    directed = {(int(a), int(b)) for a, b in pairs}
-    undirected = sorted({(min(pair), max(pair)) for pair in directed})
-
-    def cost_per_mass(ends: np.ndarray, cost: np.ndarray) -> np.ndarray:
-        """Return the cost per unit of mass of each cell of a sample, whose cells in a plan are `ends`."""
-        d = int(np.searchsorted(cells.bounds, ends[0], side="right")) - 1
-        start, stop = cells.bounds[d], cells.bounds[d + 1]
-        return np.bincount(ends - start, cost, stop - start) / cells.weights[start:stop]
-
-    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray, float]:
-        return cost_per_mass(plan.rows, plan.cost), cost_per_mass(plan.cols, plan.cost), float(plan.cost.sum())
-
-    space = GroundMetric(np.eye(cells.points.shape[1]))
-    with plans_bar(len(undirected), verbose) as bar:
-        solved = for_each_pair(cells, np.array(undirected), space, digest, n_jobs, kinds, bar=bar)
-    sums = np.zeros((2, cells.points.shape[0]))  # rows: other classes, same class
-    counts = np.zeros((2, len(cells)))
-    distances = []
-    for pair, (forward, backward, distance) in zip(undirected, solved, strict=True):
-        same = int(codes[pair[0]] == codes[pair[1]])
-        distances += [] if same else [distance]
-        for (sample, partner), cost in ((pair, forward), (pair[::-1], backward)):
-            if (sample, partner) in directed:
-                sums[same, cells.bounds[sample] : cells.bounds[sample + 1]] += cost
-                counts[same, sample] += 1
-    with np.errstate(invalid="ignore"):  # NaN for a sample alone in its class
-        means = sums / np.repeat(counts, cells.sizes, axis=1)
-    return Travel(means[0], means[1], float(np.mean(distances)))

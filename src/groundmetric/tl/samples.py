@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.decomposition import PCA
 
-from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
+from .._anndata.cohort import Samples, constant_columns, find_column, samples_of
 from .._anndata.source import Source, list_names, pieces, read
 from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry, storable_parameters
 from .._internal.types import CellsLike

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .._anndata.annotations import check_draw, constant_columns, draw, samples_of
+from .._anndata.cohort import check_draw, constant_columns, draw, samples_of
 from .._anndata.source import PANEL, Moments, Source, moments, project, read, warn_of_counts
 from .._anndata.store import Stored, Trained, in_order, trained_from
 from .._internal.types import CellsLike
