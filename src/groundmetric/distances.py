@@ -7,9 +7,10 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ._internal.parallel import Threads
-from ._internal.types import DistributionsLike
+from ._internal.types import DistributionsLike, PointsLike
 from .metrics.base import GroundMetric
 from .transport.cohort import check_cohorts, has_few_components, pairwise, resolve_metric, scaled_points
 from .transport.neighbors import pruned_distances
@@ -177,3 +178,52 @@ def search_neighbors(
         np.fill_diagonal(exact, np.inf)
     indices = np.argsort(exact, axis=1, kind="stable")[:, :n_neighbors]
     return Neighbors(np.take_along_axis(exact, indices, axis=1), indices, n_solves)
+
+
+class GroundMetricMethod:
+    """Distances between distributions and between points under the fitted `metric_`."""
+
+    metric_: GroundMetric
+
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return exact Wasserstein distances between the distributions of A and of B (or among those of A).
+
+        All points are used: distances grow as distributions have fewer points. If their numbers of points differ, give
+        ``A.equalize()``.
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            First cohort. The rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Second cohort. None compares the distributions of `A` with each other.
+        n_jobs : int or None, default=None
+            Number of threads; None means one, -1 one per core.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances under the learned metric; symmetric with zeros on the diagonal if `B` is None.
+        """
+        check_is_fitted(self, "metric_")
+        return pairwise_distances(A, B, self.metric_, n_jobs=n_jobs)
+
+    def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
+        """Return distances between points: all of `x` to all of `y` (or among those of `x`).
+
+        Parameters
+        ----------
+        x : array or sparse matrix of shape (n_x, n_features), data frame or Distributions
+            Points as rows; for Distributions, their `points` in order.
+        y : array or sparse matrix of shape (n_y, n_features), data frame, Distributions or None, default=None
+            Second points. None compares the points of `x` with each other.
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+            Distances under the learned metric.
+        """
+        check_is_fitted(self, "metric_")
+        return self.metric_.distances(x, y)

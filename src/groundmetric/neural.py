@@ -21,7 +21,7 @@ from .estimators.learner import GroundMetricLearner
 from .learning.objective import EmbeddedPairs, GroundPairs, Model
 from .learning.training import Settings, resolve_form
 from .metrics.base import Cost, GroundMetric
-from .metrics.io import read_parts, write_parts
+from .metrics.forms import read_parts, write_parts
 from .transport import solve
 from .transport.pairs import pair_transport
 from .transport.plan import Plan

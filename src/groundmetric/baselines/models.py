@@ -28,8 +28,7 @@ from ..ensemble.members import EuclideanView
 from ..ensemble.stacking import KernelModel, Numbers, Target
 from ..estimators.ensemble import TARGETS, ordered_values
 from ..learning.survival import check_comparable, read_survival
-from .summaries import Baseline, Summary
-from .transport import Euclidean
+from .distances import Baseline, Euclidean, Summary
 
 # Inverse penalties, and numbers of selected columns (None: all), that cross-validation chooses from. Columns are
 # divided by the root of their number: a penalty means the same for any number of columns.

@@ -25,12 +25,12 @@ from .._internal.validation import (
     refuse_mask,
     resolve_seed,
 )
+from ..distances import GroundMetricMethod
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Numbers, Settings, Survival, Target
 from ..learning.labels import read_labels, read_strata
 from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
-from ._base import GroundMetricMethod
 from .learner import refine_weights
 
 TARGETS = ("classes", "ordered", "survival")

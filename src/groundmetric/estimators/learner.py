@@ -27,6 +27,7 @@ from .._internal.validation import (
     refuse_mask,
     resolve_seed,
 )
+from ..distances import GroundMetricMethod
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.labels import (
@@ -61,7 +62,6 @@ from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..transport.plan import Status
 from ..transport.solvers.exact import Exact, warn_of_status
-from ._base import GroundMetricMethod
 
 
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -21,7 +21,7 @@ from .._internal.cache import Cache
 from .._internal.parallel import InterruptedWarning
 from .._internal.validation import NameIndex, check_class_weight, check_number, number_groups
 from ..distributions import Distributions, resolve_n_points, with_equal_points
-from ..estimators._base import check_weights, class_shares
+from ..estimators.neighbors import check_weights, class_shares
 from ..learning.splits import Split, as_splits, folds, rounds_of
 from .scores import (
     cluster_distributions,

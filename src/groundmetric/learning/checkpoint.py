@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import joblib
 import numpy as np
 
+from .._internal.cache import digest
 from .._internal.files import (
     Damaged,
     Foreign,
@@ -29,7 +30,7 @@ from .._internal.files import (
     write_arrays,
 )
 from ..distributions import Distributions
-from ..transport.cache import cohort_digest
+from ..transport.cohort import distribution_digests
 from .labels import Supervision
 
 if TYPE_CHECKING:
@@ -187,6 +188,11 @@ def belonging(D: Distributions, labels: Supervision, parameters: list[Any]) -> d
                 "`checkpoint`, or give named classes and functions instead of lambdas"
             ) from None
     return digests
+
+
+def cohort_digest(D: Distributions) -> bytes:
+    """Return a digest of all distributions in their order, and of the names of their features."""
+    return digest(*distribution_digests(D), str(D.features))
 
 
 class _DeferredSignals:

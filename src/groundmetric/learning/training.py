@@ -13,10 +13,18 @@ import numpy as np
 from .._internal.parallel import Threads
 from .._internal.validation import ParameterError, check_number, real_array
 from ..distributions import Distributions
-from ..transport.cache import cohort_digest
 from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
-from .checkpoint import Saving, State, add_prefix, random_state, restorable, set_random_state, strip_prefix
+from .checkpoint import (
+    Saving,
+    State,
+    add_prefix,
+    cohort_digest,
+    random_state,
+    restorable,
+    set_random_state,
+    strip_prefix,
+)
 from .labels import Classes, ClassTarget, Distances, Ordered, Supervision
 from .objective import (
     Adam,

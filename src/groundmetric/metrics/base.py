@@ -347,7 +347,7 @@ class GroundMetric:
         path : path-like
             File to write.
         """
-        from .io import write
+        from .forms import write
 
         write(self, path)
 
@@ -368,7 +368,7 @@ class GroundMetric:
         GroundMetric
             The metric. Metrics of `groundmetric.neural` are read by ``groundmetric.neural.load`` instead.
         """
-        from .io import read
+        from .forms import read
 
         return read(path, feature_map)
 

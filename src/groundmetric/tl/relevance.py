@@ -16,7 +16,7 @@ from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry, stored_learner
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
-from ..estimators._base import class_shares
+from ..estimators.neighbors import class_shares
 from ..interpret.flows import Shipments, for_each_pair, partners
 from ..learning.splits import folds
 from ..metrics.base import GroundMetric
