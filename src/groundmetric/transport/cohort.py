@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
 from scipy import sparse
 
 from .._internal.cache import Cache, digest
-from .._internal.parallel import Backend, Threads, configured_backend, in_rounds, progress_bar, write_line
+from .._internal.parallel import Backend, Tasks, Threads, configured_backend, in_rounds, progress_bar, write_line
 from .._internal.types import DistributionsLike
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import BadDistances, Cost, EuclideanMetric, GroundMetric, checked_distances
@@ -159,26 +159,12 @@ class PairResults(NamedTuple):
             array[selected] = values
 
 
-class Pairs(Protocol):
-    """Pairs of distributions with fixed points, and a solver for them; can be sent to another process."""
-
-    @property
-    def work(self) -> np.ndarray:
-        """Entries of each pair's cost matrix."""
-        ...
-
-    def part(self, selected: np.ndarray) -> Pairs:
-        """Return the selected pairs with the distributions that they need."""
-        ...
-
-    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        """Return a function that solves the selected pairs and calls `done` with the number of solved pairs."""
-        ...
-
-
 @dataclass(frozen=True)
 class ExactPairs:
-    """Pairs whose costs depend on projected points of few components, for the exact solver."""
+    """Pairs whose costs depend on projected points of few components, for the exact solver.
+
+    Points are fixed, and the object can be sent to another process.
+    """
 
     masses: Masses
     z: np.ndarray  # (n_points, n_components)
@@ -191,10 +177,12 @@ class ExactPairs:
 
     @property
     def work(self) -> np.ndarray:
+        """Entries of each pair's cost matrix."""
         sizes = np.diff(self.masses.bounds).astype(np.float64)
         return sizes[self.first] * sizes[self.second]
 
     def part(self, selected: np.ndarray) -> ExactPairs:
+        """Return the selected pairs with the distributions that they need."""
         owners, first, second = _needed(self.first[selected], self.second[selected])
         bounds = self.masses.bounds
         rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in owners])
@@ -203,6 +191,7 @@ class ExactPairs:
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+        """Return a function that solves the selected pairs and calls `done` with the number of solved pairs."""
         # Bases are not stored, because each pair is solved once.
         options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
         transport = pair_transport(
@@ -222,7 +211,7 @@ class ExactPairs:
 
 @dataclass(frozen=True)
 class SolverPairs:
-    """Pairs for any solver, with the result of `Solver.prepare` for each distribution."""
+    """Pairs for any solver, with the result of `Solver.prepare` for each distribution; methods as in `ExactPairs`."""
 
     solver: Solver
     distances: Distances
@@ -275,6 +264,8 @@ class SolverPairs:
 
 _NONE = np.empty(0)
 
+Pairs = ExactPairs | SolverPairs
+
 
 def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
     """Return projected points of all cohorts, scaled by `points_in_range`, and the exponent that scales values back."""
@@ -290,7 +281,7 @@ def pairs_of(
     second: np.ndarray,
     metric: Any,
     threads: Threads,
-) -> ExactPairs | SolverPairs:
+) -> Pairs:
     """Return pairs of distributions in the form for the solver; `first` and `second` are indices over all cohorts."""
     if isinstance(solver, Exact) and has_few_components(metric):
         z, exponent = scaled_points(metric, cohorts)
@@ -313,9 +304,10 @@ def solve_pairs(
     """
     results = PairResults.empty(pairs.work.size)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
-        tasks = _PairTasks(pairs, in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS))
+        rounds = in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS)
+        tasks = Tasks(len(rounds), lambda number: pairs.part(rounds[number]))
         for number, part in backend.run(_solve_task, tasks):
-            selected = tasks.indices[number]
+            selected = rounds[number]
             results.put(selected, part)
             on_results(selected, part)
             done(selected.size)
@@ -326,19 +318,6 @@ def solve_pairs(
         results.put(selected, part)
         on_results(selected, part)
     return results
-
-
-class _PairTasks(Sequence[Any]):
-    """Tasks of pairs, each created when it is sent, because all tasks together may exceed the memory."""
-
-    def __init__(self, pairs: Pairs, indices: list[np.ndarray]) -> None:
-        self._pairs, self.indices = pairs, indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._pairs.part(self.indices[number])
 
 
 def _solve_task(pairs: Pairs) -> PairResults:
