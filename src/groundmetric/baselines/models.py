@@ -15,8 +15,6 @@ from sklearn.utils.metaestimators import available_if
 
 from .._internal.types import DistributionsLike, Estimator, LabelsLike
 from .._internal.validation import (
-    ParameterError,
-    check_labels,
     check_number,
     group_list,
     keyed_uniform,
@@ -25,9 +23,8 @@ from .._internal.validation import (
 from ..distributions import Distributions
 from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.members import EuclideanView
-from ..ensemble.stacking import KernelModel, Numbers, Target
-from ..estimators.ensemble import TARGETS, ordered_values
-from ..learning.survival import check_comparable, read_survival
+from ..ensemble.stacking import KernelModel, Target
+from ..estimators.ensemble import read_target
 from .distances import Baseline, Euclidean, Summary
 
 # Inverse penalties, and numbers of selected columns (None: all), that cross-validation chooses from. Columns are
@@ -69,20 +66,11 @@ class _Predictor(Baseline):
             The fitted estimator.
         """
         D = self._training_input(D)
-        if self.target not in TARGETS:
-            raise ParameterError("target", self.target, f": expected one of {list(TARGETS)}")
-        target: Target
-        if self.target == "classes":
-            self.classes_, codes = np.unique(check_labels(y, D.name_index), return_inverse=True)
-            if self.classes_.size < 2:
-                raise ValueError(f"all distributions have the class {self.classes_.tolist()[0]!r}: two are needed")
-            target = Classes(codes, self.classes_.size)
-        elif self.target == "ordered":
-            target = Numbers.of(ordered_values(y, D))
-        else:
-            times = read_survival(y, D.name_index)
-            check_comparable(times)
-            target = Survival.of_times(times)
+        target, classes = read_target(y, self.target, D)
+        if isinstance(target, Classes):
+            if classes.size < 2:
+                raise ValueError(f"all distributions have the class {classes.tolist()[0]!r}: two are needed")
+            self.classes_ = classes
         units = unit_codes(group_list(groups, D.name_index), len(D))
         self._fit(D, target, inner_folds(target, units, D.names))
         return self
