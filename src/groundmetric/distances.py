@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -136,28 +136,6 @@ def kneighbors(
     >>> gm.kneighbors(D, n_neighbors=1)[1].tolist()
     [[1], [0], [1]]
     """
-    neighbors = search_neighbors(A, B, n_neighbors, metric, n_jobs=n_jobs, max_pivots=max_pivots)
-    return neighbors.distances, neighbors.indices
-
-
-class Neighbors(NamedTuple):
-    """Distances and indices as returned by `kneighbors`, and the number of solved pairs."""
-
-    distances: np.ndarray
-    indices: np.ndarray
-    n_solves: int
-
-
-def search_neighbors(
-    A: DistributionsLike,
-    B: DistributionsLike | None = None,
-    n_neighbors: int = 5,
-    metric: GroundMetric | str = "euclidean",
-    *,
-    n_jobs: int | None = None,
-    max_pivots: int | None = None,
-) -> Neighbors:
-    """Search nearest neighbours and count the solves; see `kneighbors`."""
     A, B = check_cohorts(A, B)
     n_candidates = len(A) - 1 if B is None else len(B)
     if not isinstance(n_neighbors, numbers.Integral) or not 1 <= n_neighbors <= n_candidates:
@@ -168,16 +146,15 @@ def search_neighbors(
         z, exponent = scaled_points(ground, cohorts)
         with Threads(n_jobs) as threads:
             options = {"threads": threads, "max_pivots": max_pivots, "cost": ground.cost}
-            exact, n_solves, stopped = pruned_distances(Masses.of(*cohorts), z, len(A), n_neighbors, **options)
+            exact, _, stopped = pruned_distances(Masses.of(*cohorts), z, len(A), n_neighbors, **options)
         warn_of_status(Status.PIVOT_LIMIT, stopped)
         exact = np.ldexp(exact, exponent)
     else:
         exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
-        n_solves = n_candidates * len(A) // (2 if B is None else 1)
     if B is None:
         np.fill_diagonal(exact, np.inf)
     indices = np.argsort(exact, axis=1, kind="stable")[:, :n_neighbors]
-    return Neighbors(np.take_along_axis(exact, indices, axis=1), indices, n_solves)
+    return np.take_along_axis(exact, indices, axis=1), indices
 
 
 class GroundMetricMethod:

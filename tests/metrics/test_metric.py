@@ -101,10 +101,6 @@ def test_importance_of_features_of_any_size(scale, kind):
     assert_allclose(metric.importance(), [4 / 13, 9 / 13, 0.0], rtol=1e-3)
 
 
-def test_the_bare_importance_is_the_diagonal_of_the_matrix():
-    assert_allclose(LEARNED.importance(bare=True), np.diag(W.T @ W))
-
-
 @pytest.mark.parametrize("c", [1e-6, 1e6, -3.0])
 def test_importance_does_not_depend_on_units(c):
     units = np.array([1.0, c, 1.0])
@@ -121,7 +117,6 @@ def test_the_euclidean_metric_equals_the_identity_without_storing_it():
     assert_array_equal(EUCLID.project(X), X)
     assert_array_equal(EUCLID.matrix(), identity.matrix())
     assert_array_equal(EUCLID.importance(), identity.importance())
-    assert_array_equal(EUCLID.importance(bare=True), identity.importance(bare=True))
     assert_allclose(EUCLID.distances(X), identity.distances(X), atol=1e-14)
     assert (huge.n_features, huge.n_components, huge.importance().size) == (10**6, 10**6, 10**6)
     assert huge.distances(sparse.csr_matrix(([3.0], ([0], [5])), (2, 10**6))).tolist() == [[0.0, 3.0], [3.0, 0.0]]

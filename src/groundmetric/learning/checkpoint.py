@@ -14,7 +14,7 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -40,22 +40,6 @@ State = dict[str, Any]  # arrays and plain values, by name
 
 # Format version: 5 stores the fields of `training.Progress`.
 _KIND, _VERSION = "groundmetric checkpoint", 5
-
-
-@runtime_checkable
-class Restorable(Protocol):
-    """Part of a training that can be saved and restored."""
-
-    def state(self) -> State: ...
-
-    def restore(self, state: State) -> None: ...
-
-
-def restorable(part: object) -> Restorable:
-    """Return the part; raise if it cannot be saved."""
-    if not isinstance(part, Restorable):
-        raise TypeError(f"{type(part).__name__} cannot be saved in a checkpoint: leave `checkpoint` out")
-    return part
 
 
 def random_state(random: np.random.RandomState) -> State:

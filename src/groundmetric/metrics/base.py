@@ -221,24 +221,17 @@ class GroundMetric:
         """
         return self.components.T @ self.components
 
-    def importance(self, *, bare: bool = False) -> np.ndarray:
+    def importance(self) -> np.ndarray:
         """Importance of each feature: the diagonal of M times the feature's training variance, summing to 1.
 
         All variances are 1 if the metric has no `variances`. If all products are 0, every feature has the same
         importance.
-
-        Parameters
-        ----------
-        bare : bool, default=False
-            Whether to return the diagonal of M itself, neither multiplied by variances nor scaled.
 
         Returns
         -------
         array of shape (n_features,)
             The importance of each feature.
         """
-        if bare:
-            return self._diagonal(np.zeros(self.n_features, np.int64))
         variances = np.ones(self.n_features) if self.variances is None else self.variances
         # Features of size 10⁻¹⁶⁰ have weights of size 10¹⁶⁰, whose squares overflow. Scaling by powers of 2, which is
         # exact, brings weights and the largest product to about 1.
@@ -402,8 +395,8 @@ class EuclideanMetric(GroundMetric):
         points = self._check_points(points)
         return points.toarray() if sparse.issparse(points) else points.astype(np.float64, copy=False)
 
-    def importance(self, *, bare: bool = False) -> np.ndarray:
-        return np.ones(self._n_features) if bare else np.full(self._n_features, 1.0 / self._n_features)
+    def importance(self) -> np.ndarray:
+        return np.full(self._n_features, 1.0 / self._n_features)
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         x = self._check_points(x)
