@@ -198,9 +198,9 @@ def metric_files(folder: Path) -> Found:
         "projected": loaded.project(D),
     }
     results |= {"importance": loaded.importance()}
-    for of in ("distances", "matrices"):
-        blend = loaded.blend(gm.GroundMetric.euclidean(4, D.features), 0.3, of=of)
-        results |= {f"points, {of}": blend.distances(D.points[:9]), of: gm.pairwise_distances(D[:4], metric=blend)}
+    blend = loaded.blend(gm.GroundMetric.euclidean(4, D.features), 0.3)
+    results |= {"points, distances": blend.distances(D.points[:9])}
+    results |= {"distances": gm.pairwise_distances(D[:4], metric=blend)}
     return results
 
 

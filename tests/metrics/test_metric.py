@@ -128,14 +128,6 @@ def test_a_blend_of_distances_is_their_weighted_average(weight):
     assert_allclose(LEARNED.blend(EUCLID, weight).distances(X, X[:4]), by_hand, atol=1e-13)
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
-def test_a_blend_of_matrices_is_the_mahalanobis_distance_of_their_average(weight):
-    between = LEARNED.blend(EUCLID, weight, of="matrices")
-    assert_allclose(between.matrix(), (1 - weight) * W.T @ W + weight * np.eye(3), atol=1e-14)
-    by_hand = cdist(X, X, "mahalanobis", VI=between.matrix())
-    assert_allclose(between.distances(X), by_hand, atol=1e-12)
-
-
 def test_distances_in_a_blend_are_those_of_the_two_parts_of_its_projection():
     z = LEARNED.blend(EUCLID, 0.3).project(X)
     assert_allclose(LEARNED.blend(EUCLID, 0.3).distances(X), cdist(z[:, :2], z[:, :2]) + cdist(z[:, 2:], z[:, 2:]))
@@ -155,13 +147,8 @@ def test_a_map_before_a_blend_of_distances_is_refused():
         MappedMetric(StandardScaler().fit(X), LEARNED.blend(EUCLID), X.shape[1])
 
 
-def test_a_blend_knows_the_variances_whichever_metric_brought_them():
-    assert_allclose(EUCLID.blend(LEARNED, 1.0, of="matrices").importance(), LEARNED.importance())
-    assert_allclose(LEARNED.blend(EUCLID, 0.0, of="matrices").importance(), LEARNED.importance())
-
-
 def test_an_average_of_distances_has_no_components():
-    with pytest.raises(TypeError, match="of='matrices'"):
+    with pytest.raises(TypeError, match="no components"):
         LEARNED.blend(EUCLID).matrix()
 
 
@@ -170,7 +157,6 @@ def test_an_average_of_distances_has_no_components():
     [
         ({"weight": 1.5}, "weight is 1.5"),
         ({"weight": float("nan")}, "weight is nan"),
-        ({"of": "squares"}, "of is 'squares'"),
         ({"other": GroundMetric.euclidean(4)}, "4 features, this one 3"),
     ],
 )

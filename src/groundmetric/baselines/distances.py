@@ -30,6 +30,8 @@ _MAX_POINTS = 1000
 _MAX_CLUSTERED_POINTS = 5000
 # Points added to the number of points of each type before logarithms are taken (Jeffreys' prior).
 _PSEUDO_COUNT = 0.5
+# Points added to every distribution by `Composition`, as in PILOT.
+_COMPOSITION_PRIOR = 0.2
 # Features up to which a transformer is tested for being affine, which takes an identity matrix of this size.
 _MAX_AFFINE_FEATURES = 5000
 
@@ -255,8 +257,9 @@ class Summary(TransformerMixin, LabelFree):
 class Composition(LabelFree):
     """Wasserstein distances between the proportions of types in each distribution (PILOT; Joodaki et al. 2024).
 
-    Moving mass from one type to another costs the distance between the medians of the types, on 50 principal
-    components if the points have more features.
+    Moving mass from one type to another costs the cosine distance between the medians of the types, on 50 principal
+    components if the points have more features. 0.2 points, divided among the types as all training points are, are
+    added to every distribution.
 
     Parameters
     ----------
@@ -264,10 +267,6 @@ class Composition(LabelFree):
         Number of clusters; not used with an annotation.
     annotation : str or None, default=None
         Annotation of the points that holds their types, e.g. "cell_type". None: clusters found by k-means.
-    cost : str, default="cosine"
-        Distance between medians, by its name in scikit-learn.
-    pseudo_count : float, default=0.2
-        Number of points added to every distribution, divided among the types as all training points are.
     random_state : int, default=0
         Seed of draws of points and of k-means.
 
@@ -295,28 +294,23 @@ class Composition(LabelFree):
         n_types: int = 20,
         *,
         annotation: str | None = None,
-        cost: str = "cosine",
-        pseudo_count: float = 0.2,
         random_state: int = 0,
     ) -> None:
         self.n_types = n_types
         self.annotation = annotation
-        self.cost = cost
-        self.pseudo_count = pseudo_count
         self.random_state = random_state
 
     def _fit(self, D: Distributions) -> None:
-        check_number("pseudo_count", self.pseudo_count, low=0.0)
         self._types = Types(D, self.annotation, self.n_types, self.random_state)
         self.types_ = self._types.names
         z, types = self._types.scaling.describe(D).euclidean.points, self._types.draw(D)[1]
         overall = np.median(z, axis=0)  # of types without a drawn point
         medians = [np.median(z[types == t], axis=0) if np.any(types == t) else overall for t in range(self.types_.size)]
         self.medians_ = np.stack(medians)
-        self.costs_ = sklearn_distances(self.medians_, metric=self.cost)
+        self.costs_ = sklearn_distances(self.medians_, metric="cosine")
         np.fill_diagonal(self.costs_, 0.0)
         counts = self._types.counts(D).sum(axis=0)
-        self._prior = self.pseudo_count * counts / counts.sum()
+        self._prior = _COMPOSITION_PRIOR * counts / counts.sum()
 
     def proportions(self, D: DistributionsLike) -> np.ndarray:
         """Return the share of each type in every distribution, including the pseudo-counts.

@@ -15,7 +15,6 @@ from sklearn.utils.metaestimators import available_if
 
 from .._internal.types import DistributionsLike, Estimator, LabelsLike
 from .._internal.validation import (
-    check_number,
     group_list,
     keyed_uniform,
     unit_codes,
@@ -341,8 +340,6 @@ class TransportKernel(_Predictor):
     ----------
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels.
-    max_points : int, default=100
-        Points per distribution, at most.
     random_state : int, default=0
         Seed of the draws of points.
 
@@ -363,14 +360,12 @@ class TransportKernel(_Predictor):
     (2, 3)
     """
 
-    def __init__(self, *, target: str = "classes", max_points: int = _TRANSPORT_POINTS, random_state: int = 0) -> None:
+    def __init__(self, *, target: str = "classes", random_state: int = 0) -> None:
         self.target = target
-        self.max_points = max_points
         self.random_state = random_state
 
     def _fit(self, D: Distributions, target: Target, folds: np.ndarray) -> None:
-        check_number("max_points", self.max_points, low=1, whole=True)
-        geometry = Geometry(D, self.random_state, self.max_points)
+        geometry = Geometry(D, self.random_state, _TRANSPORT_POINTS)
         self._scaling, self._view, self._target = geometry.scaling, EuclideanView.fit(geometry), target.without_labels()
         self.model_ = KernelModel.fit(self._view.kernel(), target, folds)[0]
 

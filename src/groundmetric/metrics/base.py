@@ -252,8 +252,8 @@ class GroundMetric:
         rows = np.ldexp(self.components, power)
         return np.einsum("cf,cf->f", rows, rows)
 
-    def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
-        """Weighted average of this metric and another, e.g. of a learned and the Euclidean metric.
+    def blend(self, other: GroundMetric, weight: float = 0.5) -> GroundMetric:
+        """Weighted average of the distances of two metrics, (1 - weight) d + weight d', as in the paper.
 
         Parameters
         ----------
@@ -261,14 +261,11 @@ class GroundMetric:
             Metric of the same features.
         weight : float, default=0.5
             Weight of the other metric, from 0 (this metric) to 1 (the other).
-        of : {"distances", "matrices"}, default="distances"
-            Average of distances, (1 - weight) d + weight d', as in the paper; or the Mahalanobis distance of the
-            average of matrices, (1 - weight) M + weight M', for metrics with Euclidean cost.
 
         Returns
         -------
         GroundMetric
-            The average. An average of distances lacks `components`.
+            The average, which lacks `components`.
 
         Examples
         --------
@@ -283,17 +280,9 @@ class GroundMetric:
             raise ValueError(f"the other metric has {other.n_features} features, this one {self.n_features}")
         if self.features is not None and other.features is not None and self.features != other.features:
             raise ValueError("the other metric has different feature names, or the same names in another order")
-        if of == "matrices":
-            if self.cost is not Cost.EUCLIDEAN or other.cost is not Cost.EUCLIDEAN:
-                raise ValueError("only Euclidean costs have a blend of matrices: use of='distances'")
-            stacked = np.vstack([np.sqrt(1.0 - weight) * self.components, np.sqrt(weight) * other.components])
-            variances = other.variances if self.variances is None else self.variances
-            return GroundMetric(stacked, self.features or other.features, variances=variances)
-        if of == "distances":
-            from .forms import BlendedMetric
+        from .forms import BlendedMetric
 
-            return BlendedMetric(self, other, weight)
-        raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
+        return BlendedMetric(self, other, weight)
 
     def distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
         """Distances between points: all of `x` against all of `y` (or against themselves).

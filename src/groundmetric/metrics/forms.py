@@ -55,9 +55,7 @@ class MappedMetric(GroundMetric):
         probes: np.ndarray | None = None,
     ) -> None:
         if isinstance(inner, BlendedMetric):
-            raise ValueError(
-                f"inner is {inner!r}, an average of distances: blend two mapped metrics, or use blend(of='matrices')"
-            )
+            raise ValueError(f"inner is {inner!r}, an average of distances: blend two mapped metrics instead")
         self.feature_map, self.inner = feature_map, inner
         self._n_features = int(n_features)
         self.features = check_features(features, self._n_features)
@@ -140,7 +138,7 @@ class BlendedMetric(GroundMetric):
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
-        raise TypeError("an average of distances has no components: blend(..., of='matrices') has")
+        raise TypeError("an average of distances has no components: `metric.first` and `metric.second` may have")
 
     @property
     def n_features(self) -> int:

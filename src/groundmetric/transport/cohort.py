@@ -393,7 +393,7 @@ def pairwise(
     if chosen.on_points and not is_euclidean(ground):
         raise ValueError(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
-            "use solver='exact', or a blend of matrices in place of one of distances"
+            "use solver='exact'"
         )
     cache = None if keep is None else DistanceCache(keep, chosen)
     results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cache)
