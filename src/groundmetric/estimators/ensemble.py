@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -368,25 +369,13 @@ def prepare_fit(
         raise ParameterError("kinds", ensemble.kinds, ": expected each kind once; `n_members` says how many of each")
     ordered = [kind for kind in KINDS if kind in kinds]
     seed = resolve_seed(ensemble.random_state)
-    refinement, show = Refinement(ensemble.max_epochs), bool(ensemble.verbose)
-    settings = Settings(ordered, ensemble.n_members, seed, refinement, ensemble.n_jobs, show)
+    refine, show = partial(refine_weights, max_epochs=ensemble.max_epochs), bool(ensemble.verbose)
+    settings = Settings(ordered, ensemble.n_members, seed, refine, ensemble.n_jobs, show)
     geometries = {
         name: Geometry(parts[name][cohort.order], seed, ensemble.max_points, cohort.strata, ensemble.n_jobs)
         for name in sorted(parts)
     }
     return cohort, geometries, settings
-
-
-class Refinement:
-    """Training of "learned" members: the triplet loss of `GroundMetricLearner`, from univariate weights."""
-
-    def __init__(self, max_epochs: int) -> None:
-        self.max_epochs = max_epochs
-
-    def __call__(self, D: Distributions, target: Target, start: np.ndarray, seed: int) -> np.ndarray:
-        return refine_weights(
-            D, target.labels, target.strata, start, target=target.kind, max_epochs=self.max_epochs, seed=seed
-        )
 
 
 def fit_cohort(

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,6 +62,9 @@ from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..transport.plan import Status
 from ..transport.solvers.exact import Exact, warn_of_status
+
+if TYPE_CHECKING:
+    from ..ensemble import Target
 
 
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -485,11 +488,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
-def refine_weights(
-    D: Distributions, y: np.ndarray, strata: np.ndarray | None, start: np.ndarray, *, target: str, max_epochs: int,
-    seed: int,
-) -> np.ndarray:  # fmt: skip
-    """Learn a diagonal metric from starting weights, without warnings: for ensemble members.
+def refine_weights(D: Distributions, target: Target, start: np.ndarray, seed: int, *, max_epochs: int) -> np.ndarray:
+    """Learn a diagonal metric from starting weights, without warnings: for "learned" members of an ensemble.
 
     Return the starting weights if the penalty has outweighed the labels, or if all distributions coincide.
     """
@@ -502,10 +502,10 @@ def refine_weights(
         neighbors="random",
         n_points=None,
         random_state=seed,
-        target=target,
+        target=target.kind,
     )
     try:
-        run = learner._train(D, y, strata=strata)[0]
+        run = learner._train(D, target.labels, strata=target.strata)[0]
     except CoincidingError:
         return start
     if run.interrupted:

@@ -138,6 +138,9 @@ class Lasso(ProximalPenalty):
 
     tied = ()
 
+    def __init__(self) -> None:
+        """Take no parameters, unlike a protocol, which takes any."""
+
     def value(self, W: np.ndarray) -> float:
         return float(np.abs(W).sum())
 
