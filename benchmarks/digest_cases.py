@@ -23,7 +23,6 @@ from sklearn.preprocessing import SplineTransformer
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.distances import search_neighbors
 from groundmetric.evaluation import intervals
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
@@ -179,11 +178,11 @@ def distances_kept(folder: Path) -> Found:
 @case
 def neighbors(folder: Path) -> Found:
     D, y = gm.datasets.synth_2d(0)
-    D, names = D.subsample(40, random_state=0), ("distances", "indices", "solves")
+    D, names = D.subsample(40, random_state=0), ("distances", "indices")
     options = {"metric": gm.GroundMetricLearner(**QUICK).fit(D, y).metric_}
-    results = {"among": search_neighbors(D, n_neighbors=3, **options)}
-    results |= {"across": search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
-    results |= {"cosine": search_neighbors(D[:6], D[6:], 2, "cosine")}
+    results = {"among": gm.kneighbors(D, n_neighbors=3, **options)}
+    results |= {"across": gm.kneighbors(weighted(D[::2]), D[1::2], 2, **options)}
+    results |= {"cosine": gm.kneighbors(D[:6], D[6:], 2, "cosine")}
     return {name: dict(zip(names, pairs, strict=True)) for name, pairs in results.items()}
 
 
@@ -198,10 +197,10 @@ def metric_files(folder: Path) -> Found:
         "matrix": loaded.matrix(),
         "projected": loaded.project(D),
     }
-    results |= {"importance": loaded.importance(), "bare": loaded.importance(bare=True)}
-    for of in ("distances", "matrices"):
-        blend = loaded.blend(gm.GroundMetric.euclidean(4, D.features), 0.3, of=of)
-        results |= {f"points, {of}": blend.distances(D.points[:9]), of: gm.pairwise_distances(D[:4], metric=blend)}
+    results |= {"importance": loaded.importance()}
+    blend = loaded.blend(gm.GroundMetric.euclidean(4, D.features), 0.3)
+    results |= {"points, distances": blend.distances(D.points[:9])}
+    results |= {"distances": gm.pairwise_distances(D[:4], metric=blend)}
     return results
 
 
@@ -281,16 +280,19 @@ def learn_labels(folder: Path) -> Found:
     return results | {f"strata, {weight}": learned(D, y, np.arange(12) % 2, nuisance=weight) for weight in (0.0, 1.0)}
 
 
-class Stopping(gm.learning.Frobenius):
-    """A penalty that stops learning after some steps, as an accident would."""
+class Stopping:
+    """The Frobenius norm as a penalty that stops learning after some steps, as an accident would."""
 
     left = 0  # of the class: a checkpoint must treat both fits as the same
+
+    def value(self, W: np.ndarray) -> float:
+        return float(np.linalg.norm(W))
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
         Stopping.left -= 1
         if Stopping.left < 0:
             raise InterruptedError
-        return super().gradient(W)
+        return W / (np.linalg.norm(W) or 1.0)
 
 
 @case

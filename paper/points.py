@@ -20,9 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from groundmetric._internal.types import DistributionsLike, LabelsLike, RandomState
 from groundmetric._internal.validation import check_labels, check_number
-from groundmetric.distances import pairwise_distances
+from groundmetric.distances import GroundMetricMethod, pairwise_distances
 from groundmetric.distributions import Distributions, as_distributions
-from groundmetric.estimators._base import GroundMetricMethod
 from groundmetric.metrics.base import GroundMetric, euclidean
 
 # Ridge of a singular scatter within classes (fewer points than features), as a share of its mean diagonal.

@@ -24,10 +24,9 @@ from sklearn.utils.extmath import randomized_svd
 
 from groundmetric._internal.parallel import progress_bar
 from groundmetric._internal.validation import check_labels, group_list, number_groups
-from groundmetric.distances import pairwise_distances
+from groundmetric.distances import GroundMetricMethod, pairwise_distances
 from groundmetric.distributions import Distributions, as_distributions, resolve_n_points, with_equal_points
 from groundmetric.estimators import GroundMetricLearner
-from groundmetric.estimators._base import GroundMetricMethod
 from groundmetric.learning.penalties import has_vanished
 from groundmetric.learning.splits import Split, folds, shuffled
 from groundmetric.metrics.base import Cost, GroundMetric

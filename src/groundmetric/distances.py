@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ._internal.parallel import Threads
-from ._internal.types import DistributionsLike
+from ._internal.types import DistributionsLike, PointsLike
 from .metrics.base import GroundMetric
 from .transport.cohort import check_cohorts, has_few_components, pairwise, resolve_metric, scaled_points
 from .transport.neighbors import pruned_distances
@@ -135,28 +136,6 @@ def kneighbors(
     >>> gm.kneighbors(D, n_neighbors=1)[1].tolist()
     [[1], [0], [1]]
     """
-    neighbors = search_neighbors(A, B, n_neighbors, metric, n_jobs=n_jobs, max_pivots=max_pivots)
-    return neighbors.distances, neighbors.indices
-
-
-class Neighbors(NamedTuple):
-    """Distances and indices as returned by `kneighbors`, and the number of solved pairs."""
-
-    distances: np.ndarray
-    indices: np.ndarray
-    n_solves: int
-
-
-def search_neighbors(
-    A: DistributionsLike,
-    B: DistributionsLike | None = None,
-    n_neighbors: int = 5,
-    metric: GroundMetric | str = "euclidean",
-    *,
-    n_jobs: int | None = None,
-    max_pivots: int | None = None,
-) -> Neighbors:
-    """Search nearest neighbours and count the solves; see `kneighbors`."""
     A, B = check_cohorts(A, B)
     n_candidates = len(A) - 1 if B is None else len(B)
     if not isinstance(n_neighbors, numbers.Integral) or not 1 <= n_neighbors <= n_candidates:
@@ -167,13 +146,61 @@ def search_neighbors(
         z, exponent = scaled_points(ground, cohorts)
         with Threads(n_jobs) as threads:
             options = {"threads": threads, "max_pivots": max_pivots, "cost": ground.cost}
-            exact, n_solves, stopped = pruned_distances(Masses.of(*cohorts), z, len(A), n_neighbors, **options)
+            exact, _, stopped = pruned_distances(Masses.of(*cohorts), z, len(A), n_neighbors, **options)
         warn_of_status(Status.PIVOT_LIMIT, stopped)
         exact = np.ldexp(exact, exponent)
     else:
         exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
-        n_solves = n_candidates * len(A) // (2 if B is None else 1)
     if B is None:
         np.fill_diagonal(exact, np.inf)
     indices = np.argsort(exact, axis=1, kind="stable")[:, :n_neighbors]
-    return Neighbors(np.take_along_axis(exact, indices, axis=1), indices, n_solves)
+    return np.take_along_axis(exact, indices, axis=1), indices
+
+
+class GroundMetricMethod:
+    """Distances between distributions and between points under the fitted `metric_`."""
+
+    metric_: GroundMetric
+
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return exact Wasserstein distances between the distributions of A and of B (or among those of A).
+
+        All points are used: distances grow as distributions have fewer points. If their numbers of points differ, give
+        ``A.equalize()``.
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            First cohort. The rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Second cohort. None compares the distributions of `A` with each other.
+        n_jobs : int or None, default=None
+            Number of threads; None means one, -1 one per core.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances under the learned metric; symmetric with zeros on the diagonal if `B` is None.
+        """
+        check_is_fitted(self, "metric_")
+        return pairwise_distances(A, B, self.metric_, n_jobs=n_jobs)
+
+    def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
+        """Return distances between points: all of `x` to all of `y` (or among those of `x`).
+
+        Parameters
+        ----------
+        x : array or sparse matrix of shape (n_x, n_features), data frame or Distributions
+            Points as rows; for Distributions, their `points` in order.
+        y : array or sparse matrix of shape (n_y, n_features), data frame, Distributions or None, default=None
+            Second points. None compares the points of `x` with each other.
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+            Distances under the learned metric.
+        """
+        check_is_fitted(self, "metric_")
+        return self.metric_.distances(x, y)

@@ -18,10 +18,10 @@ from ._internal.parallel import Threads
 from ._internal.validation import check_features, need
 from .distributions import Distributions
 from .estimators.learner import GroundMetricLearner
-from .learning.objective import EmbeddedPairs, GroundPairs, Model
+from .learning.objective import EmbeddedPairs
 from .learning.training import Settings, resolve_form
 from .metrics.base import Cost, GroundMetric
-from .metrics.io import read_parts, write_parts
+from .metrics.forms import read_parts, write_parts
 from .transport import solve
 from .transport.pairs import pair_transport
 from .transport.plan import Plan
@@ -337,7 +337,7 @@ class EmbeddingModel:
         self.network.module.load_state_dict(self._first)
         return self.network.parameters
 
-    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
+    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> Any:
         embedding = ModuleEmbedding(D, self.network)
         k = embedding.n_components
         return EmbeddedPairs(embedding, pair_transport(Masses.of(D), first, second, k, cost=self.cost, **options))
@@ -447,7 +447,7 @@ class MeasuredPairs:
 class DistanceModel(EmbeddingModel):
     """Model of a module that computes d(x, y) itself."""
 
-    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
+    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> Any:
         return MeasuredPairs(D, self.network, first, second, **options)
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
@@ -535,7 +535,7 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
             raise TypeError("a module of distances does not embed points: use `metric_.distances`")
         return super().transform(X)
 
-    def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Model:
+    def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Any:
         cost = Cost.named(self.cost)
         form = resolve_form(self.form)
         if form.form != "linear":

@@ -1,5 +1,7 @@
 """Members: known weights, no label of a left-out fold, and features chosen as stated."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -7,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from groundmetric import pairwise_distances
 from groundmetric.ensemble import KINDS, Classes, Geometry, Numbers
 from groundmetric.ensemble.members import DIAGONAL, separation, strongest_features, train_members
-from groundmetric.estimators.ensemble import Refinement
+from groundmetric.estimators.learner import refine_weights
 
 from ..estimators.cohorts import PLANTED, cohort
 
@@ -15,7 +17,7 @@ D, y = cohort(16, points=8)
 GEOMETRY = Geometry(D, 0, 100)
 FOLDS = np.arange(16) // 2
 LEFT_OUT = (0, 1, 2)
-REFINE = Refinement(3)
+REFINE = partial(refine_weights, max_epochs=3)
 
 
 def trained(target, geometry=GEOMETRY, left_out=LEFT_OUT):

@@ -1,5 +1,7 @@
 """Views: kernels by hand, members that were trained on none of the samples involved, and new samples alone."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -17,7 +19,7 @@ from groundmetric.ensemble.members import (
     replace_diagonal,
     train_members,
 )
-from groundmetric.estimators.ensemble import Refinement
+from groundmetric.estimators.learner import refine_weights
 
 from ..estimators.cohorts import cohort
 
@@ -33,7 +35,7 @@ def member_views(codes):
     target = Classes(codes, 2)
     _, design = choose_design(target, np.arange(24), list(D.names), 14, 0, FOLDS)
     assert len(design) == 14
-    members = train_members(GEOMETRY, target, FOLDS, KINDS, design, Refinement(2))
+    members = train_members(GEOMETRY, target, FOLDS, KINDS, design, partial(refine_weights, max_epochs=2))
     by_kind = {kind: [m for m in members if m.kind == kind] for kind in KINDS}
     views = [TransportView.fit(kind, GEOMETRY, by_kind[kind]) for kind in KINDS]
     return [*views, MarginalView.fit("marginal", GEOMETRY, by_kind["univariate"])]

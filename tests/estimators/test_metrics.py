@@ -167,8 +167,6 @@ def test_what_is_no_transformer_is_no_feature_map(feature_map):
         learner(form=Mapped(feature_map)).fit(D, y)
 
 
-def test_matrices_of_other_costs_are_not_blended():
+def test_metrics_of_different_costs_are_blended():
     first, second = GroundMetric(np.eye(2), cost="manhattan"), GroundMetric.euclidean(2)
-    with pytest.raises(ValueError, match="use of='distances'"):
-        first.blend(second, of="matrices")
     assert_allclose(first.blend(second).distances([[0.0, 0.0]], [[3.0, 4.0]]), [[6.0]])

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import groundmetric as gm
-from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Frobenius, GroupLasso, Lasso, Nearest
+from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Lasso, Nearest
 from groundmetric.transport import Exact
 
 # Options other than the default; every one changes the result.
@@ -77,7 +77,7 @@ GRIDS = {
     "neighbors": {"metric__neighbors": ["random", Nearest(refresh=1), Nearest(refresh=2)]},
     "stopping": {"metric__stopping": [None, EarlyStopping(tol=100.0, patience=1)]},
     "target": {"metric__target": ["classes", Classes(weight=2.0)]},
-    "penalty": {"metric__penalty": [Frobenius(), Lasso(), GroupLasso()], "metric__strength": [0.1, 1.0]},
+    "penalty": {"metric__penalty": ["l2", Lasso(), "group"], "metric__strength": [0.1, 1.0]},
     "solver": {"metric__solver": [Exact(memory=0.001), Exact()]},
 }
 

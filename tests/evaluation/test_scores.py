@@ -21,7 +21,7 @@ from sklearn.metrics import (
 from sklearn.neighbors import KNeighborsClassifier
 
 from groundmetric import GroundMetric, TransportKNeighborsClassifier
-from groundmetric.estimators._base import class_shares
+from groundmetric.estimators.neighbors import class_shares
 from groundmetric.evaluation import cluster_points, cluster_scores, scores, vote
 from groundmetric.evaluation.scores import k_nearest, nearest_distributions, score_codes, score_counts, vote_points
 

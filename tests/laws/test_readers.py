@@ -11,7 +11,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import groundmetric as gm
 from groundmetric import interpret
-from groundmetric.estimators._base import class_shares, mean_values
+from groundmetric.estimators.neighbors import class_shares, mean_values
 from groundmetric.evaluation.scores import vote_points
 from groundmetric.interpret.flows import shipping
 from groundmetric.metrics.base import Cost

@@ -101,10 +101,6 @@ def test_importance_of_features_of_any_size(scale, kind):
     assert_allclose(metric.importance(), [4 / 13, 9 / 13, 0.0], rtol=1e-3)
 
 
-def test_the_bare_importance_is_the_diagonal_of_the_matrix():
-    assert_allclose(LEARNED.importance(bare=True), np.diag(W.T @ W))
-
-
 @pytest.mark.parametrize("c", [1e-6, 1e6, -3.0])
 def test_importance_does_not_depend_on_units(c):
     units = np.array([1.0, c, 1.0])
@@ -121,7 +117,6 @@ def test_the_euclidean_metric_equals_the_identity_without_storing_it():
     assert_array_equal(EUCLID.project(X), X)
     assert_array_equal(EUCLID.matrix(), identity.matrix())
     assert_array_equal(EUCLID.importance(), identity.importance())
-    assert_array_equal(EUCLID.importance(bare=True), identity.importance(bare=True))
     assert_allclose(EUCLID.distances(X), identity.distances(X), atol=1e-14)
     assert (huge.n_features, huge.n_components, huge.importance().size) == (10**6, 10**6, 10**6)
     assert huge.distances(sparse.csr_matrix(([3.0], ([0], [5])), (2, 10**6))).tolist() == [[0.0, 3.0], [3.0, 0.0]]
@@ -131,14 +126,6 @@ def test_the_euclidean_metric_equals_the_identity_without_storing_it():
 def test_a_blend_of_distances_is_their_weighted_average(weight):
     by_hand = (1 - weight) * cdist(X @ W.T, X[:4] @ W.T) + weight * cdist(X, X[:4])
     assert_allclose(LEARNED.blend(EUCLID, weight).distances(X, X[:4]), by_hand, atol=1e-13)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
-def test_a_blend_of_matrices_is_the_mahalanobis_distance_of_their_average(weight):
-    between = LEARNED.blend(EUCLID, weight, of="matrices")
-    assert_allclose(between.matrix(), (1 - weight) * W.T @ W + weight * np.eye(3), atol=1e-14)
-    by_hand = cdist(X, X, "mahalanobis", VI=between.matrix())
-    assert_allclose(between.distances(X), by_hand, atol=1e-12)
 
 
 def test_distances_in_a_blend_are_those_of_the_two_parts_of_its_projection():
@@ -160,13 +147,8 @@ def test_a_map_before_a_blend_of_distances_is_refused():
         MappedMetric(StandardScaler().fit(X), LEARNED.blend(EUCLID), X.shape[1])
 
 
-def test_a_blend_knows_the_variances_whichever_metric_brought_them():
-    assert_allclose(EUCLID.blend(LEARNED, 1.0, of="matrices").importance(), LEARNED.importance())
-    assert_allclose(LEARNED.blend(EUCLID, 0.0, of="matrices").importance(), LEARNED.importance())
-
-
 def test_an_average_of_distances_has_no_components():
-    with pytest.raises(TypeError, match="of='matrices'"):
+    with pytest.raises(TypeError, match="no components"):
         LEARNED.blend(EUCLID).matrix()
 
 
@@ -175,7 +157,6 @@ def test_an_average_of_distances_has_no_components():
     [
         ({"weight": 1.5}, "weight is 1.5"),
         ({"weight": float("nan")}, "weight is nan"),
-        ({"of": "squares"}, "of is 'squares'"),
         ({"other": GroundMetric.euclidean(4)}, "4 features, this one 3"),
     ],
 )

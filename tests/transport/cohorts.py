@@ -1,9 +1,12 @@
 """Cohorts of distributions for the tests of many pairs."""
 
+from unittest import mock
+
 import numpy as np
 from scipy.spatial.distance import cdist
 
 import groundmetric as gm
+from groundmetric import distances as distances_module
 from groundmetric._internal.parallel import Threads
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses
@@ -66,3 +69,15 @@ def walk(rng, D, n_steps):
     for step in range(n_steps):
         points = points + 10.0 ** -(step % 4) * rng.normal(size=points.shape)
         yield points
+
+
+def search_neighbors(*arguments, **options):
+    """Return distances, indices and the number of solves of `kneighbors`."""
+    searches, search = [], distances_module.pruned_distances
+
+    def recorded(*arguments, **options):
+        searches.append(search(*arguments, **options))
+        return searches[-1]
+
+    with mock.patch.object(distances_module, "pruned_distances", recorded):
+        return *gm.kneighbors(*arguments, **options), searches[0][1]

@@ -15,7 +15,7 @@ import groundmetric as gm
 from groundmetric._internal.cache import CacheWarning
 from groundmetric._internal.files import Damaged, Foreign
 from groundmetric.transport import cohort as cohort_module
-from groundmetric.transport.cache import DistanceCache
+from groundmetric.transport.cohort import DistanceCache
 
 
 def cohort(n, seed=0, k=2):
@@ -153,7 +153,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
         import numpy as np
         import groundmetric as gm
         from groundmetric.transport import cohort
-        from groundmetric.transport.cache import DistanceCache
+        from groundmetric.transport.cohort import DistanceCache
         cohort._MOST_PAIRS = 5
         n_writes, seconds, put = int(sys.argv[2]), float(sys.argv[3]), DistanceCache.put
         def put_and_start_timer(self, keys, values):

@@ -42,10 +42,6 @@ METRICS = {
         METRIC.blend(gm.GroundMetric.euclidean(6), 0.3),
         lambda x, y: 0.7 * mahalanobis(x, y) + 0.3 * cdist(x, y),
     ),
-    "blend of matrices": (
-        METRIC.blend(gm.GroundMetric.euclidean(6), 0.3, of="matrices"),
-        lambda x, y: np.sqrt(0.7 * mahalanobis(x, y) ** 2 + 0.3 * cdist(x, y) ** 2),
-    ),
 }
 
 

@@ -7,10 +7,9 @@ from scipy.spatial.distance import cdist
 from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
-from groundmetric.distances import search_neighbors
 from groundmetric.metrics.base import euclidean
 
-from .cohorts import cohort
+from .cohorts import cohort, search_neighbors
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import groundmetric as gm
 from groundmetric._internal.parallel import Threads
 from groundmetric.metrics.base import Cost
 from groundmetric.transport import _core
-from groundmetric.transport.neighbors import LowerBounds
+from groundmetric.transport.neighbors import Finder
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses
 from groundmetric.transport.pairs import project
@@ -40,7 +40,7 @@ for cost in ("euclidean", "manhattan", "squared"):
     for shift in (0.0, 0.1):
         pairs.move_all(D.points + shift * rng.normal(size=D.points.shape))
         add(pairs.solve(which, np.full(which.size, 2.5)), pairs.upper(which), pairs.pull(which, rng.random(which.size)))
-    add(LowerBounds(Masses.of(D), D.points, Threads(1), Cost.named(cost)).by_potentials(first, second))
+    add(Finder(Masses.of(D), D.points, Threads(1), cost=Cost.named(cost)).by_potentials(first, second))
 for kind in (np.float32, np.float64):
     add(project(rng.normal(size=(31, 203)).astype(kind), rng.normal(size=(7, 203))))
 add(gm.transport.solve_points(*rng.normal(size=(2, 300, 3)), solver="coarse", n_groups=30).value)

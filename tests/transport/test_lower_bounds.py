@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from groundmetric._internal.parallel import Threads
 from groundmetric.metrics.base import Cost
-from groundmetric.transport.neighbors import LowerBounds
+from groundmetric.transport.neighbors import Finder
 from groundmetric.transport.problem import Masses
 
 from ..laws.strategies import cohorts
@@ -16,7 +16,7 @@ from .cohorts import ALL_WEIGHTS, all_pairs, cohort, everything, transport
 
 def bounds_and_values(D, cost=Cost.EUCLIDEAN, n_jobs=1):
     pairs = transport(D, cost=cost)
-    lower = LowerBounds(Masses.of(D), D.points, Threads(n_jobs), cost)
+    lower = Finder(Masses.of(D), D.points, Threads(n_jobs), cost=cost)
     return lower.by_lines(*all_pairs(D)), lower.by_potentials(*all_pairs(D)), pairs.solve(everything(pairs))
 
 
@@ -49,7 +49,7 @@ def test_rounding_lifts_no_bound_above_its_value(spread):
     D = cohort(rng, [7] * 10, 2)
     pairs = transport(D)
     pairs.move_all(points)
-    lower = LowerBounds(Masses.of(D), points, Threads(1))
+    lower = Finder(Masses.of(D), points, Threads(1))
     exact = pairs.solve(everything(pairs))
     assert (lower.by_lines(*all_pairs(D)) <= exact).all()
     assert (lower.by_potentials(*all_pairs(D)) <= exact).all()

@@ -135,6 +135,25 @@ def write_line(text: str) -> None:
     tqdm.write(text, file=sys.stderr)
 
 
+class Tasks(Sequence[Any]):
+    """Tasks that `make` makes from their numbers on access: all tasks together may exceed the memory.
+
+    >>> list(Tasks(3, str))
+    ['0', '1', '2']
+    """
+
+    def __init__(self, count: int, make: Callable[[int], Any]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: Any) -> Any:
+        if not 0 <= number < self._count:
+            raise IndexError(number)  # ends an iteration
+        return self._make(number)
+
+
 _filter_lock = threading.Lock()
 _saved_filters: list[warnings.catch_warnings[None]] = []
 _muted_depth = 0

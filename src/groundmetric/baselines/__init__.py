@@ -12,9 +12,8 @@ transport.
 (4, 3)
 """
 
+from .distances import Composition, Euclidean, PointTransport, Summary
 from .models import SummaryModel, TransportKernel, standard, titles
-from .summaries import Composition, Summary
-from .transport import Euclidean, PointTransport
 
 __all__ = [
     "Composition",

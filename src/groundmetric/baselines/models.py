@@ -15,9 +15,6 @@ from sklearn.utils.metaestimators import available_if
 
 from .._internal.types import DistributionsLike, Estimator, LabelsLike
 from .._internal.validation import (
-    ParameterError,
-    check_labels,
-    check_number,
     group_list,
     keyed_uniform,
     unit_codes,
@@ -25,11 +22,9 @@ from .._internal.validation import (
 from ..distributions import Distributions
 from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.members import EuclideanView
-from ..ensemble.stacking import KernelModel, Numbers, Target
-from ..estimators.ensemble import TARGETS, ordered_values
-from ..learning.survival import check_comparable, read_survival
-from .summaries import Baseline, Summary
-from .transport import Euclidean
+from ..ensemble.stacking import KernelModel, Target
+from ..estimators.ensemble import read_target
+from .distances import Baseline, Euclidean, Summary
 
 # Inverse penalties, and numbers of selected columns (None: all), that cross-validation chooses from. Columns are
 # divided by the root of their number: a penalty means the same for any number of columns.
@@ -70,20 +65,11 @@ class _Predictor(Baseline):
             The fitted estimator.
         """
         D = self._training_input(D)
-        if self.target not in TARGETS:
-            raise ParameterError("target", self.target, f": expected one of {list(TARGETS)}")
-        target: Target
-        if self.target == "classes":
-            self.classes_, codes = np.unique(check_labels(y, D.name_index), return_inverse=True)
-            if self.classes_.size < 2:
-                raise ValueError(f"all distributions have the class {self.classes_.tolist()[0]!r}: two are needed")
-            target = Classes(codes, self.classes_.size)
-        elif self.target == "ordered":
-            target = Numbers.of(ordered_values(y, D))
-        else:
-            times = read_survival(y, D.name_index)
-            check_comparable(times)
-            target = Survival.of_times(times)
+        target, classes = read_target(y, self.target, D)
+        if isinstance(target, Classes):
+            if classes.size < 2:
+                raise ValueError(f"all distributions have the class {classes.tolist()[0]!r}: two are needed")
+            self.classes_ = classes
         units = unit_codes(group_list(groups, D.name_index), len(D))
         self._fit(D, target, inner_folds(target, units, D.names))
         return self
@@ -354,8 +340,6 @@ class TransportKernel(_Predictor):
     ----------
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels.
-    max_points : int, default=100
-        Points per distribution, at most.
     random_state : int, default=0
         Seed of the draws of points.
 
@@ -376,14 +360,12 @@ class TransportKernel(_Predictor):
     (2, 3)
     """
 
-    def __init__(self, *, target: str = "classes", max_points: int = _TRANSPORT_POINTS, random_state: int = 0) -> None:
+    def __init__(self, *, target: str = "classes", random_state: int = 0) -> None:
         self.target = target
-        self.max_points = max_points
         self.random_state = random_state
 
     def _fit(self, D: Distributions, target: Target, folds: np.ndarray) -> None:
-        check_number("max_points", self.max_points, low=1, whole=True)
-        geometry = Geometry(D, self.random_state, self.max_points)
+        geometry = Geometry(D, self.random_state, _TRANSPORT_POINTS)
         self._scaling, self._view, self._target = geometry.scaling, EuclideanView.fit(geometry), target.without_labels()
         self.model_ = KernelModel.fit(self._view.kernel(), target, folds)[0]
 

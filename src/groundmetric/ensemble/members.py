@@ -39,7 +39,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
 
 from .._internal.files import Damaged
-from .._internal.parallel import Threads, progress_bar, run_in_threads
+from .._internal.parallel import Tasks, Threads, progress_bar, run_in_threads
 from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..learning.objective import Adam
@@ -260,7 +260,7 @@ def train_members(
     "learned" members are independent tasks, which run in threads or on the configured cluster.
     """
     members: dict[tuple[str, tuple[int, ...]], Member] = {}
-    training = _TrainingTasks(geometry, target, refine)
+    starts: list[Member] = []
     axes = _principal_axes(geometry) if "linear" in kinds else np.empty((0, 0))
     for left_out in design:
         trained_on = ~np.isin(folds, left_out)
@@ -278,10 +278,11 @@ def train_members(
                 member = Member(kind, left_out, trained_on, columns, weights[columns] / np.linalg.norm(weights))
             members[kind, left_out] = member
             if kind in ("learned", "linear"):
-                training.starts.append(member)
-    with progress_bar(len(training), "train ensemble members", "member", show=verbose) as bar:
-        for number, weights in run_in_threads(_train_member, training, n_jobs):
-            member = training.starts[number]
+                starts.append(member)
+    tasks = Tasks(len(starts), lambda number: _training_task(geometry, target, refine, starts[number]))
+    with progress_bar(len(tasks), "train ensemble members", "member", show=verbose) as bar:
+        for number, weights in run_in_threads(_train_member, tasks, n_jobs):
+            member = starts[number]
             used = slice(None) if member.kind == "linear" else weights != 0
             learned = replace(
                 member, columns=member.columns[used], weights=weights[used] if weights.ndim == 1 else weights
@@ -298,35 +299,27 @@ def _principal_axes(geometry: Geometry) -> np.ndarray:
     return np.ascontiguousarray(axes[:, np.argsort(-variances, kind="stable")[:_RANK]].T)
 
 
-class _TrainingTasks(Sequence[Any]):
-    """Arguments of `Refine` for each trained member, made on access: all points together may exceed the memory."""
-
-    def __init__(self, geometry: Geometry, target: Target, refine: Refine) -> None:
-        self.geometry, self.target, self.refine = geometry, target, refine
-        self.starts: list[Member] = []
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __getitem__(self, number: Any) -> tuple[Refine, Distributions, Target, np.ndarray, int]:
-        geometry, member = self.geometry, self.starts[number]
-        linear, base = member.kind == "linear", geometry.scaling.seed
-        rows, most = np.flatnonzero(member.trained_on), _MAX_LIKELIHOOD if linear else _MAX_TRAINING
-        if rows.size > most:
-            order = keyed_uniform([geometry.names[row] for row in rows], base, "training", *member.left_out)
-            if isinstance(self.target, Classes):
-                # The first of each class, then the second of each class, …: equal numbers, as far as they go.
-                codes, by_order = self.target.codes[rows], np.argsort(order, kind="stable")
-                for code in np.unique(codes):
-                    of_class = by_order[codes[by_order] == code]
-                    order[of_class] = np.arange(of_class.size) + order[of_class]
-            rows = rows[np.sort(np.argsort(order, kind="stable")[:most])]
-        seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
-        target = self.target.subset(rows)
-        if linear:
-            D = geometry.description.euclidean[rows].equalize(_MAX_TRAINING_POINTS, random_state=base)
-            return maximise_likelihood, D, target, member.weights, seed
-        return self.refine, geometry.description.part(rows, member.columns), target, member.weights, seed
+def _training_task(
+    geometry: Geometry, target: Target, refine: Refine, member: Member
+) -> tuple[Refine, Distributions, Target, np.ndarray, int]:
+    """Return the function that trains a member, and its arguments as of `Refine`."""
+    linear, base = member.kind == "linear", geometry.scaling.seed
+    rows, most = np.flatnonzero(member.trained_on), _MAX_LIKELIHOOD if linear else _MAX_TRAINING
+    if rows.size > most:
+        order = keyed_uniform([geometry.names[row] for row in rows], base, "training", *member.left_out)
+        if isinstance(target, Classes):
+            # The first of each class, then the second of each class, …: equal numbers, as far as they go.
+            codes, by_order = target.codes[rows], np.argsort(order, kind="stable")
+            for code in np.unique(codes):
+                of_class = by_order[codes[by_order] == code]
+                order[of_class] = np.arange(of_class.size) + order[of_class]
+        rows = rows[np.sort(np.argsort(order, kind="stable")[:most])]
+    seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
+    subset = target.subset(rows)
+    if linear:
+        D = geometry.description.euclidean[rows].equalize(_MAX_TRAINING_POINTS, random_state=base)
+        return maximise_likelihood, D, subset, member.weights, seed
+    return refine, geometry.description.part(rows, member.columns), subset, member.weights, seed
 
 
 def _train_member(task: tuple[Refine, Distributions, Target, np.ndarray, int]) -> np.ndarray:
@@ -816,28 +809,21 @@ def measure_members(
     Members are independent tasks, which run in threads or on the configured cluster.
     """
     results: dict[int, np.ndarray] = {}
-    tasks = _MeasuringTasks(geometry, members)
+    landmarks = geometry.landmarks
+
+    def task(number: int) -> tuple[Distributions, np.ndarray]:
+        """Return the left-out distributions in the space of a member, and the positions of landmarks among them."""
+        member = members[number]
+        out = np.flatnonzero(~member.trained_on)
+        positions = np.searchsorted(out, landmarks[~member.trained_on[landmarks]])
+        return member.project(geometry.description, out), positions
+
+    tasks = Tasks(len(members), task)
     with progress_bar(len(tasks), "out-of-bag distances", "member", show=verbose) as bar:
         for number, distances in run_in_threads(_measure_member, tasks, n_jobs):
             results[number] = distances
             bar.update()
     return [results[number] for number in range(len(members))]
-
-
-class _MeasuringTasks(Sequence[Any]):
-    """Left-out distributions in the space of each member, and positions of landmarks; made on access."""
-
-    def __init__(self, geometry: Geometry, members: Sequence[Member]) -> None:
-        self.geometry, self.members = geometry, members
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def __getitem__(self, number: Any) -> tuple[Distributions, np.ndarray]:
-        member, landmarks = self.members[number], self.geometry.landmarks
-        out = np.flatnonzero(~member.trained_on)
-        positions = np.searchsorted(out, landmarks[~member.trained_on[landmarks]])
-        return member.project(self.geometry.description, out), positions
 
 
 def _measure_member(task: tuple[Distributions, np.ndarray]) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import softmax
 
 from .._internal.files import Damaged
-from .._internal.parallel import progress_bar, run_in_threads
+from .._internal.parallel import Tasks, progress_bar, run_in_threads
 from ..learning.labels import binary_unit
 from ..learning.survival import SurvivalTimes, expected_percentiles
 from .geometry import ArrayReader, centre_within
@@ -626,10 +626,28 @@ def predict_held_out(
     independent tasks, which run in threads or on the configured cluster.
     """
     predictions, by_view = target.empty(len(target)), target.empty(len(views), len(target))
-    tasks = _FoldTasks(views, target, folds)
+    every: list[int | None] = [*map(int, np.unique(folds)), None]  # None: the stack of all folds
+    landmarks, prior = views[0].landmarks, prior_weights([view.group for view in views])
+
+    def task(number: int) -> _FoldTask:
+        """Return the kernels and labels for the stack of a fold."""
+        fold = every[number]
+        train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        columns = np.flatnonzero(folds[landmarks] != fold)
+        kernels = [view.kernel(fold) for view in views]
+        return (
+            [kernel[np.ix_(train, columns)] for kernel in kernels],
+            [kernel[np.ix_(test, columns)] for kernel in kernels],
+            prior,
+            target.subset(train) if fold is not None else target,
+            folds[train],
+            np.searchsorted(train, landmarks[columns]),
+        )
+
+    tasks = Tasks(len(every), task)
     with progress_bar(len(tasks), "cross-validation", "fold", show=verbose) as bar:
         for number, (stack, predicted) in run_in_threads(_fit_fold, tasks, n_jobs):
-            fold = tasks.folds[number]
+            fold = every[number]
             if fold is None:
                 full_stack = stack
             else:
@@ -642,32 +660,6 @@ def predict_held_out(
 
 # Training kernels, test kernels, prior weights, target and folds of the training distributions, landmarks.
 _FoldTask = tuple[list[np.ndarray], list[np.ndarray], np.ndarray, Target, np.ndarray, np.ndarray]
-
-
-class _FoldTasks(Sequence[Any]):
-    """Kernels and labels for the stack of each fold, and of all folds (last); made on access."""
-
-    def __init__(self, views: Sequence[View], target: Target, folds: np.ndarray) -> None:
-        self.views, self.target, self.fold_of = views, target, folds
-        self.prior = prior_weights([view.group for view in views])
-        self.folds: list[int | None] = [*map(int, np.unique(folds)), None]
-
-    def __len__(self) -> int:
-        return len(self.folds)
-
-    def __getitem__(self, number: Any) -> _FoldTask:
-        fold, landmarks = self.folds[number], self.views[0].landmarks
-        train, test = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
-        columns = np.flatnonzero(self.fold_of[landmarks] != fold)
-        kernels = [view.kernel(fold) for view in self.views]
-        return (
-            [kernel[np.ix_(train, columns)] for kernel in kernels],
-            [kernel[np.ix_(test, columns)] for kernel in kernels],
-            self.prior,
-            self.target.subset(train) if fold is not None else self.target,
-            self.fold_of[train],
-            np.searchsorted(train, landmarks[columns]),
-        )
 
 
 def _fit_fold(task: _FoldTask) -> tuple[Stack, np.ndarray]:

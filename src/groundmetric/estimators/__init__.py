@@ -10,7 +10,7 @@ from .._internal import find
 _HOME = {
     "GroundMetricEnsemble": "ensemble",
     "GroundMetricLearner": "learner",
-    "GroundMetricMethod": "_base",
+    "GroundMetricMethod": ".distances",
     "MultimodalClassifier": "predictor",
     "MultimodalRegressor": "predictor",
     "PointwiseTransformer": "preprocessing",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ._base import GroundMetricMethod
+    from ..distances import GroundMetricMethod
     from .ensemble import GroundMetricEnsemble
     from .learner import GroundMetricLearner
     from .neighbors import TransportKNeighborsClassifier, TransportKNeighborsRegressor

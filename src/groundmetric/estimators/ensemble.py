@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,12 @@ from .._internal.validation import (
     refuse_mask,
     resolve_seed,
 )
+from ..distances import GroundMetricMethod
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Numbers, Settings, Survival, Target
 from ..learning.labels import read_labels, read_strata
 from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
-from ._base import GroundMetricMethod
 from .learner import refine_weights
 
 TARGETS = ("classes", "ordered", "survival")
@@ -68,6 +69,20 @@ def ordered_values(y: Any, D: Distributions) -> np.ndarray:
     return values
 
 
+def read_target(y: Any, target: str, D: Distributions) -> tuple[Target, np.ndarray]:
+    """Return validated labels in the order of the distributions, and their classes (empty for other targets)."""
+    if target not in TARGETS:
+        raise ParameterError("target", target, f": expected one of {list(TARGETS)}")
+    if target == "classes":
+        classes, codes = np.unique(check_labels(y, D.name_index), return_inverse=True)
+        return Classes(codes, classes.size), classes
+    if target == "ordered":
+        return Numbers.of(ordered_values(y, D)), np.empty(0)
+    times = read_survival(y, D.name_index)
+    check_comparable(times)
+    return Survival.of_times(times), np.empty(0)
+
+
 class Cohort:
     """Labels, groups, strata and folds of distributions, in the order of the distributions' names.
 
@@ -77,8 +92,6 @@ class Cohort:
     """
 
     def __init__(self, D: Distributions, y: Any, target: str, groups: Any, strata: Any, cv: Any = None) -> None:
-        if target not in TARGETS:
-            raise ParameterError("target", target, f": expected one of {list(TARGETS)}")
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
@@ -96,21 +109,13 @@ class Cohort:
         else:
             _, first, self.groups = np.unique(numbered[self.order], return_index=True, return_inverse=True)
             self.group_names = [names[d] for d in first]
-        self.classes = np.empty(0)
-        self.target: Target
-        if target == "classes":
-            labels = check_labels(y, D.name_index)
+        unordered, self.classes = read_target(y, target, D)
+        if isinstance(unordered, Classes):
+            labels = self.classes[unordered.codes]
             check_groups_per_class(labels, named_groups, 2, "one to train on and one to hold out")
-            self.classes, codes = np.unique(labels, return_inverse=True)
-            self.target = Classes(codes[self.order], self.classes.size, self.strata)
-        elif target == "ordered":
-            self.target = Numbers.of(ordered_values(y, D)[self.order], self.strata)
-            _check_number_of_groups(self.groups, 4)
         else:
-            times = read_survival(y, D.name_index)
-            check_comparable(times)
-            self.target = Survival.of_times(times.at(self.order), self.strata)
             _check_number_of_groups(self.groups, 4)
+        self.target = replace(unordered.subset(self.order), strata=self.strata)
         if self.strata is not None and not any(
             np.unique(self.target.labels[self.strata == s]).size >= 2 for s in np.unique(self.strata)
         ):
@@ -364,25 +369,13 @@ def prepare_fit(
         raise ParameterError("kinds", ensemble.kinds, ": expected each kind once; `n_members` says how many of each")
     ordered = [kind for kind in KINDS if kind in kinds]
     seed = resolve_seed(ensemble.random_state)
-    refinement, show = Refinement(ensemble.max_epochs), bool(ensemble.verbose)
-    settings = Settings(ordered, ensemble.n_members, seed, refinement, ensemble.n_jobs, show)
+    refine, show = partial(refine_weights, max_epochs=ensemble.max_epochs), bool(ensemble.verbose)
+    settings = Settings(ordered, ensemble.n_members, seed, refine, ensemble.n_jobs, show)
     geometries = {
         name: Geometry(parts[name][cohort.order], seed, ensemble.max_points, cohort.strata, ensemble.n_jobs)
         for name in sorted(parts)
     }
     return cohort, geometries, settings
-
-
-class Refinement:
-    """Training of "learned" members: the triplet loss of `GroundMetricLearner`, from univariate weights."""
-
-    def __init__(self, max_epochs: int) -> None:
-        self.max_epochs = max_epochs
-
-    def __call__(self, D: Distributions, target: Target, start: np.ndarray, seed: int) -> np.ndarray:
-        return refine_weights(
-            D, target.labels, target.strata, start, target=target.kind, max_epochs=self.max_epochs, seed=seed
-        )
 
 
 def fit_cohort(

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,7 @@ from .._internal.validation import (
     refuse_mask,
     resolve_seed,
 )
+from ..distances import GroundMetricMethod
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.labels import (
@@ -40,7 +41,7 @@ from ..learning.labels import (
     resolve_target,
     supervision,
 )
-from ..learning.objective import DiagonalModel, LinearModel, Model
+from ..learning.objective import DiagonalModel, LinearModel
 from ..learning.penalties import Penalty, has_vanished
 from ..learning.training import (
     MIN_AGREEMENT,
@@ -50,7 +51,7 @@ from ..learning.training import (
     Fresh,
     Mapped,
     Nearest,
-    Outcome,
+    Progress,
     Settings,
     Training,
     check_settings,
@@ -61,7 +62,9 @@ from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..transport.plan import Status
 from ..transport.solvers.exact import Exact, warn_of_status
-from ._base import GroundMetricMethod
+
+if TYPE_CHECKING:
+    from ..ensemble import Target
 
 
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -290,7 +293,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
     def _train(
         self, X: Any, y: Any, *, samples: Any = None, groups: Any = None, strata: Any = None, fresh: Fresh | None = None
-    ) -> tuple[Outcome, Supervision, np.ndarray]:
+    ) -> tuple[Progress, Supervision, np.ndarray]:
         """Fit without warnings; return the run, the supervision, and a mask of the held-out distributions."""
         self._check_fresh(X, fresh)
         D, labels, patients = self._check_data(X, y, samples, groups, strata)
@@ -310,8 +313,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         run = self._run(training, fresh)
         self._keep_metric(model.metric(run.kept, D.features, variance), original)
         self.history_ = {name: np.array(values) for name, values in run.history.items()}
-        self.n_iter_ = len(run.history["loss"])
-        self.loss_, self.converged_ = run.loss, run.converged
+        self.n_iter_, self.loss_, self.converged_ = run.n_epochs, float(run.best), run.converged
         return run, labels, held_out
 
     def transform(self, X: DistributionsLike) -> np.ndarray:
@@ -420,13 +422,13 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             return drawn, None
         return drawn, lambda epochs: with_equal_points(fresh(epochs), n, random_state=seed, warn=False)
 
-    def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Model:
+    def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> LinearModel:
         cost = Cost.named(self.cost)
         if settings.form == "diagonal":
             return DiagonalModel(scale, centre, cost)
         return LinearModel(settings.n_components, scale, centre, cost)
 
-    def _run(self, training: Training, fresh: Fresh | None) -> Outcome:
+    def _run(self, training: Training, fresh: Fresh | None) -> Progress:
         """Train to the end, or continue from the checkpoint, with a progress bar."""
         saving = None
         if self.checkpoint is not None:
@@ -462,7 +464,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         names, probes = self._feature_names(), some_points(original)
         return MappedMetric(self.feature_map_, metric, original.shape[1], names, probes=probes)
 
-    def _warn_of(self, run: Outcome) -> None:
+    def _warn_of(self, run: Progress) -> None:
         """Warn of an interruption, of solves at the pivot limit, and of a metric that the penalty has shrunk to 0."""
         if run.interrupted:
             message = f"interrupted after {self.n_iter_} of {self.max_epochs} epochs: the metric learned so far is kept"
@@ -486,11 +488,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
-def refine_weights(
-    D: Distributions, y: np.ndarray, strata: np.ndarray | None, start: np.ndarray, *, target: str, max_epochs: int,
-    seed: int,
-) -> np.ndarray:  # fmt: skip
-    """Learn a diagonal metric from starting weights, without warnings: for ensemble members.
+def refine_weights(D: Distributions, target: Target, start: np.ndarray, seed: int, *, max_epochs: int) -> np.ndarray:
+    """Learn a diagonal metric from starting weights, without warnings: for "learned" members of an ensemble.
 
     Return the starting weights if the penalty has outweighed the labels, or if all distributions coincide.
     """
@@ -503,10 +502,10 @@ def refine_weights(
         neighbors="random",
         n_points=None,
         random_state=seed,
-        target=target,
+        target=target.kind,
     )
     try:
-        run = learner._train(D, y, strata=strata)[0]
+        run = learner._train(D, target.labels, strata=target.strata)[0]
     except CoincidingError:
         return start
     if run.interrupted:

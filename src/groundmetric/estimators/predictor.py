@@ -24,7 +24,7 @@ from .._internal.validation import (
     real_array,
     refuse_points_of_learner,
 )
-from ..distances import pairwise_distances
+from ..distances import GroundMetricMethod, pairwise_distances
 from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import Classes, Predicted, Predictor, Survival
 from ..ensemble import fit as files
@@ -33,7 +33,6 @@ from ..ensemble.geometry import ArrayReader
 from ..learning.survival import SurvivalTimes, check_comparable, concordance, kaplan_meier, read_survival
 from ..metrics.base import GroundMetric
 from ..modalities import Modalities
-from ._base import GroundMetricMethod
 from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
 
 # Name of the views that combine the features of all modalities, if these are measured on the same cells.

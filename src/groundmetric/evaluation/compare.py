@@ -33,7 +33,7 @@ from .._internal.validation import (
     number_groups,
 )
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..estimators._base import class_shares
+from ..estimators.neighbors import class_shares
 from ..learning.splits import Split, as_splits, check_splits, folds, rounds_of, shuffled
 from .results import ERROR, OK, OUT_OF_MEMORY, Comparison, Protocol, Result, Voting, overall
 from .scores import (

@@ -15,7 +15,7 @@ from .._internal import tables
 from .._internal.tables import plain, score_name
 from .._internal.validation import check_class_weight, check_number, unit_codes
 from ..distributions import Distributions, resolve_n_points, with_equal_points
-from ..estimators._base import check_weights
+from ..estimators.neighbors import check_weights
 from ..learning.splits import Split, rounds_of
 from . import intervals
 from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t

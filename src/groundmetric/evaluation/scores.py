@@ -20,9 +20,9 @@ from .._internal.validation import (
     refuse_mask,
     square_distances,
 )
-from ..distances import kneighbors
+from ..distances import GroundMetricMethod, kneighbors
 from ..distributions import Distributions
-from ..estimators._base import GroundMetricMethod, check_weights, class_shares
+from ..estimators.neighbors import check_weights, class_shares
 from ..learning.survival import check_comparable, concordance, read_survival
 from ..metrics.base import EuclideanMetric
 from ..transport.cohort import is_projection

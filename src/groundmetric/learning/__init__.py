@@ -1,7 +1,7 @@
 """Learning a ground metric: labels, triplets, loss and penalties, the training loop and its options, checkpoints."""
 
 from .labels import Classes, Distances, Ordered, Survival
-from .penalties import Frobenius, GroupLasso, Lasso, Nuclear, Penalty, SquaredFrobenius
+from .penalties import Lasso, Penalty
 from .survival import survival_percentiles
 from .training import Checkpoint, EarlyStopping, Mapped, Nearest
 
@@ -10,15 +10,11 @@ __all__ = [
     "Classes",
     "Distances",
     "EarlyStopping",
-    "Frobenius",
-    "GroupLasso",
     "Lasso",
     "Mapped",
     "Nearest",
-    "Nuclear",
     "Ordered",
     "Penalty",
-    "SquaredFrobenius",
     "Survival",
     "survival_percentiles",
 ]

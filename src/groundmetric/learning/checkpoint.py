@@ -14,11 +14,12 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
 
+from .._internal.cache import digest
 from .._internal.files import (
     Damaged,
     Foreign,
@@ -29,7 +30,7 @@ from .._internal.files import (
     write_arrays,
 )
 from ..distributions import Distributions
-from ..transport.cache import cohort_digest
+from ..transport.cohort import distribution_digests
 from .labels import Supervision
 
 if TYPE_CHECKING:
@@ -39,22 +40,6 @@ State = dict[str, Any]  # arrays and plain values, by name
 
 # Format version: 5 stores the fields of `training.Progress`.
 _KIND, _VERSION = "groundmetric checkpoint", 5
-
-
-@runtime_checkable
-class Restorable(Protocol):
-    """Part of a training that can be saved and restored."""
-
-    def state(self) -> State: ...
-
-    def restore(self, state: State) -> None: ...
-
-
-def restorable(part: object) -> Restorable:
-    """Return the part; raise if it cannot be saved."""
-    if not isinstance(part, Restorable):
-        raise TypeError(f"{type(part).__name__} cannot be saved in a checkpoint: leave `checkpoint` out")
-    return part
 
 
 def random_state(random: np.random.RandomState) -> State:
@@ -187,6 +172,11 @@ def belonging(D: Distributions, labels: Supervision, parameters: list[Any]) -> d
                 "`checkpoint`, or give named classes and functions instead of lambdas"
             ) from None
     return digests
+
+
+def cohort_digest(D: Distributions) -> bytes:
+    """Return a digest of all distributions in their order, and of the names of their features."""
+    return digest(*distribution_digests(D), str(D.features))
 
 
 class _DeferredSignals:

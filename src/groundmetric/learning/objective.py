@@ -1,8 +1,8 @@
 """One training step: triplet loss of a mini-batch, its exact gradient, Adam, and the parametrised metrics (models).
 
-The loss depends on the metric only through the transport values of pairs (`GroundPairs`). A model defines the
-parameters of a metric and their start. Its embedding projects the points of distributions, and converts the gradient
-with respect to projected points into the gradient of the parameters, so transport never uses the features.
+The loss depends on the metric only through the transport values of pairs (`EmbeddedPairs`). A model (`LinearModel`)
+defines the parameters of a metric and their start. Its embedding projects the points of distributions, and converts the
+gradient with respect to projected points into the gradient of the parameters, so transport never uses the features.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -21,33 +21,10 @@ from ..distributions import Distributions
 from ..metrics.base import Cost, DiagonalMetric, GroundMetric
 from ..transport.neighbors import Finder, nearest
 from ..transport.pairs import PairTransport, pair_transport, project
-from ..transport.problem import Answers, Masses
+from ..transport.problem import Masses
 from .labels import Supervision, Target
 from .penalties import ProximalPenalty
 from .triplets import Triplets, candidates
-
-
-class GroundPairs(Protocol):
-    """Pairs of distributions (first[p], second[p]) whose transport values depend on parameters."""
-
-    first: np.ndarray
-    second: np.ndarray
-    answers: Answers
-
-    def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
-        """Update the points of these distributions to the parameters; `learning`: a `gradient` may follow."""
-
-    def upper(self, pairs: np.ndarray) -> np.ndarray:
-        """Return upper bounds of the transport values."""
-
-    def lower(self, pairs: np.ndarray) -> np.ndarray:
-        """Return lower bounds of the transport values."""
-
-    def solve(self, pairs: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
-        """Return exact values; infinity is allowed for a value that is proved to be at least `enough`."""
-
-    def gradient(self, pairs: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
-        """Return the gradient of ``coefficient @ solve(pairs)`` with respect to the parameters of the last `place`."""
 
 
 @dataclass
@@ -70,7 +47,7 @@ class Objective:
     The margin of the hinge is in units of the attribute `unit`.
     """
 
-    def __init__(self, triplets: Triplets, pairs: GroundPairs, *, margin: float) -> None:
+    def __init__(self, triplets: Triplets, pairs: EmbeddedPairs, *, margin: float) -> None:
         self.triplets, self.pairs, self.margin = triplets, pairs, margin
         self.unit = 1.0
 
@@ -230,14 +207,6 @@ def mini_batches(groups: list[np.ndarray], size: int, random: np.random.RandomSt
     return [np.concatenate([order[number] for number in part]) for part in parts if part.size]
 
 
-class Optimiser(Protocol):
-    """Optimiser of the parameters; to be checkpointed, it also needs `state` and `restore`."""
-
-    learning_rate: float
-
-    def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray: ...
-
-
 class Adam:
     """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink.
 
@@ -287,24 +256,6 @@ class Adam:
         return self._mean / (1.0 - first**self._steps), self._square / (1.0 - second**self._steps)
 
 
-class Embedding(Protocol):
-    """Map of points to `n_components` dimensions that depends on parameters."""
-
-    n_components: int
-
-    def place(
-        self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each distribution with its embedded points; `learning`: `pull_back` may follow."""
-
-    def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
-        """Return the gradient of the parameters of the last `place`.
-
-        `pull`, shape (n_points, n_components), is the gradient with respect to the embedded points; it is 0 outside
-        `distributions`.
-        """
-
-
 # Distributions with fewer points are projected in blocks of this many: one product instead of many small ones.
 _SMALL = 64
 
@@ -324,6 +275,7 @@ class LinearEmbedding:
     def place(
         self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool
     ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield each distribution with its embedded points; `learning`: `pull_back` may follow."""
         self._shape, components = parameters.shape, parameters / self._scale
         shift = self._shift(components)
         for members, rows in self._blocks(distributions):
@@ -333,6 +285,10 @@ class LinearEmbedding:
                 yield d, z[end - self._D.sizes[d] : end]
 
     def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
+        """Return the gradient of the parameters of the last `place` from the gradient of the embedded points.
+
+        `pull`, shape (n_points, n_components), is 0 outside `distributions`.
+        """
         total = np.zeros(self._shape)
         for _, rows in self._blocks(distributions):
             # Only these rows are copied if the cohort is float32.
@@ -374,53 +330,34 @@ class DiagonalEmbedding(LinearEmbedding):
 
 
 class EmbeddedPairs:
-    """Transport between embedded points, with the gradient of the embedding's parameters (a `GroundPairs`)."""
+    """Transport between embedded points as a function of the embedding's parameters.
 
-    def __init__(self, embedding: Embedding, transport: PairTransport) -> None:
+    `upper`, `lower` and `solve` are those of `PairTransport`, at the parameters of the last `place`. The embedding is a
+    `LinearEmbedding`, or another object with its methods `place` and `pull_back`.
+    """
+
+    def __init__(self, embedding: Any, transport: PairTransport) -> None:
         self.embedding, self.transport = embedding, transport
         self.first, self.second, self.answers = transport.first, transport.second, transport.answers
         self.upper, self.lower, self.solve = transport.upper, transport.lower, transport.solve
         self.state, self.restore = transport.state, transport.restore
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
+        """Move the points of these distributions to the parameters; `learning`: a `gradient` may follow."""
         for d, z in self.embedding.place(parameters, distributions, learning=learning):
             self.transport.move(d, z)
 
     def gradient(self, pairs: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        """Return the gradient of ``coefficient @ solve(pairs)`` with respect to the parameters."""
         pull = self.transport.pull(pairs, coefficient)
         return self.embedding.pull_back(pull, np.unique([self.first[pairs], self.second[pairs]]))
 
 
-class Model(Protocol):
-    """Family of metrics with an array of parameters."""
-
-    cost: Cost
-
-    def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
-        """Return the first parameters; ``components(k)`` returns a linear metric of k rows to start from."""
-
-    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
-        """Return pairs of distributions as a function of the parameters; `options` as in PairTransport."""
-
-    def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        """Return all points, embedded."""
-
-    def rows(self, parameters: np.ndarray) -> np.ndarray:
-        """Return the parameters as rows of W, for penalties on linear metrics."""
-
-    def chain(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the gradient of the parameters from the gradient of `rows`."""
-
-    def optimiser(self, learning_rate: float) -> Optimiser: ...
-
-    def keep(self, parameters: np.ndarray) -> Any:
-        """Return a copy of all that `metric` needs, which later steps do not change."""
-
-    def metric(self, state: Any, features: Sequence[str] | None, variances: np.ndarray) -> Any: ...
-
-
 class LinearModel:
-    """d(x, y) = |W(x - y)|, W of shape (n_components, n_features) for standardised features."""
+    """d(x, y) = |W(x - y)|, W of shape (n_components, n_features) for standardised features.
+
+    A model is a family of metrics with an array of parameters. `neural` has models with the same methods.
+    """
 
     embedding: type[LinearEmbedding] = LinearEmbedding
 
@@ -428,27 +365,33 @@ class LinearModel:
         self.n_components, self.scale, self.centre, self.cost = n_components, scale, centre, cost
 
     def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Return the first parameters; ``components(k)`` returns a linear metric of k rows to start from."""
         return components(self.n_components)
 
-    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
+    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> EmbeddedPairs:
+        """Return pairs of distributions as a function of the parameters; `options` as in PairTransport."""
         embedding = self.embedding(D, self.n_components, self.scale, self.centre)
         transport = pair_transport(Masses.of(D), first, second, self.n_components, cost=self.cost, **options)
         return EmbeddedPairs(embedding, transport)
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
+        """Return all points, embedded."""
         components = parameters / self.scale
         return GroundMetric(components).project(D.points) - components @ self.centre
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
+        """Return the parameters as rows of W, for penalties on linear metrics."""
         return parameters
 
     def chain(self, gradient: np.ndarray) -> np.ndarray:
+        """Return the gradient of the parameters from the gradient of `rows`."""
         return gradient
 
-    def optimiser(self, learning_rate: float) -> Optimiser:
+    def optimiser(self, learning_rate: float) -> Adam:
         return Adam(learning_rate)
 
     def keep(self, parameters: np.ndarray) -> np.ndarray:
+        """Return a copy of the parameters for `metric`, which later steps do not change."""
         return parameters  # steps return new arrays
 
     def metric(self, state: np.ndarray, features: Sequence[str] | None, variances: np.ndarray) -> GroundMetric:

@@ -80,14 +80,9 @@ class Penalty(Protocol):
 
 @runtime_checkable
 class ProximalPenalty(Penalty, Protocol):
-    """Penalty with a proximal map, whose steps can set entries of W to exactly 0.
+    """Penalty with a proximal map, whose steps can set entries of W to exactly 0."""
 
-    Attributes
-    ----------
-    tied : tuple of int
-        Axes of W over which `step` must be constant: () none, (0, 1) all.
-    """
-
+    # Axes of W over which `step` must be constant: () none, (0, 1) all.
     tied: tuple[int, ...]
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -108,25 +103,8 @@ class ProximalPenalty(Penalty, Protocol):
         ...
 
 
-class _Documented:
-    """Base of the penalties in this module: methods inherit their docstrings from the protocol."""
-
-    def __init_subclass__(cls) -> None:
-        for name in ("value", "gradient", "proximal"):
-            if name in vars(cls) and not vars(cls)[name].__doc__:
-                vars(cls)[name].__doc__ = getattr(ProximalPenalty, name).__doc__
-
-
-class Frobenius(_Documented):
-    """Frobenius norm |W|, the root of the sum of squared entries: the paper's L2, ``penalty="l2"``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.learning import Frobenius
-    >>> Frobenius().value(np.array([[3.0, 4.0]]))
-    5.0
-    """
+class _Frobenius(Penalty):
+    """Frobenius norm |W|, the root of the sum of squared entries: the paper's L2."""
 
     def value(self, W: np.ndarray) -> float:
         return float(np.linalg.norm(W))
@@ -135,16 +113,8 @@ class Frobenius(_Documented):
         return _unit(W, np.linalg.norm(W))
 
 
-class SquaredFrobenius(_Documented):
-    """Square of the Frobenius norm, |W|², which is the trace of M = WᵀW: ``penalty="l2_squared"``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.learning import SquaredFrobenius
-    >>> SquaredFrobenius().value(np.array([[3.0, 4.0]]))
-    25.0
-    """
+class _SquaredFrobenius(Penalty):
+    """Square of the Frobenius norm, |W|², which is the trace of M = WᵀW."""
 
     def value(self, W: np.ndarray) -> float:
         return float(np.sum(W * W))
@@ -153,7 +123,7 @@ class SquaredFrobenius(_Documented):
         return 2.0 * W
 
 
-class Lasso(_Documented):
+class Lasso(ProximalPenalty):
     """Lasso, the sum of absolute entries, which sets single entries of W to 0: ``penalty="l1"``.
 
     The proximal map moves every entry towards 0 by its step, and sets smaller entries to 0 (soft thresholding).
@@ -168,6 +138,9 @@ class Lasso(_Documented):
 
     tied = ()
 
+    def __init__(self) -> None:
+        """Take no parameters, unlike a protocol, which takes any."""
+
     def value(self, W: np.ndarray) -> float:
         return float(np.abs(W).sum())
 
@@ -178,17 +151,10 @@ class Lasso(_Documented):
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
-class GroupLasso(_Documented):
-    """Group lasso, the sum of the norms of the columns of W, which sets whole features to 0: ``penalty="group"``.
+class _GroupLasso(ProximalPenalty):
+    """Group lasso, the sum of the norms of the columns of W, which sets whole features to 0.
 
     The proximal map shortens every column by its step, and sets shorter columns to 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.learning import GroupLasso
-    >>> GroupLasso().value(np.array([[3.0, 1.0], [4.0, 0.0]]))
-    6.0
     """
 
     tied = (0,)
@@ -204,17 +170,10 @@ class GroupLasso(_Documented):
         return W * np.maximum(1.0 - step / np.where(norm > 0, norm, 1.0), 0.0)
 
 
-class Nuclear(_Documented):
-    """Nuclear norm, the sum of singular values of W, which favours a low rank: ``penalty="nuclear"``.
+class _Nuclear(Penalty):
+    """Nuclear norm, the sum of singular values of W, which favours a low rank.
 
     Its gradient is UVᵀ of the singular value decomposition, restricted to non-zero singular values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.learning import Nuclear
-    >>> Nuclear().value(np.array([[3.0, 0.0], [0.0, 4.0]]))
-    7.0
     """
 
     def value(self, W: np.ndarray) -> float:
@@ -227,7 +186,7 @@ class Nuclear(_Documented):
 
 
 _BY_NAME: dict[str, type] = {
-    "l2": Frobenius, "l2_squared": SquaredFrobenius, "l1": Lasso, "group": GroupLasso, "nuclear": Nuclear,
+    "l2": _Frobenius, "l2_squared": _SquaredFrobenius, "l1": Lasso, "group": _GroupLasso, "nuclear": _Nuclear,
 }  # fmt: skip
 
 

@@ -13,15 +13,21 @@ import numpy as np
 from .._internal.parallel import Threads
 from .._internal.validation import ParameterError, check_number, real_array
 from ..distributions import Distributions
-from ..transport.cache import cohort_digest
 from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
-from .checkpoint import Saving, State, add_prefix, random_state, restorable, set_random_state, strip_prefix
+from .checkpoint import (
+    Saving,
+    State,
+    add_prefix,
+    cohort_digest,
+    random_state,
+    set_random_state,
+    strip_prefix,
+)
 from .labels import Classes, ClassTarget, Distances, Ordered, Supervision
 from .objective import (
     Adam,
     LinearModel,
-    Model,
     Objective,
     discriminating_start,
     grouped,
@@ -174,6 +180,9 @@ class Settings:
     nuisance: float
 
 
+_DEFAULT_SOLVER = Exact()
+
+
 def check_settings(learner: Any, n_features: int) -> Settings:
     """Validate the parameters of a GroundMetricLearner for this number of features."""
     form = resolve_form(learner.form).form
@@ -197,7 +206,7 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     stopping = EarlyStopping() if learner.stopping is None else learner.stopping
     if not isinstance(stopping, EarlyStopping):
         raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
-    solver = Exact() if learner.solver is None or learner.solver == "exact" else learner.solver
+    solver = _DEFAULT_SOLVER if learner.solver is None or learner.solver == "exact" else learner.solver
     if not isinstance(solver, Exact):  # the gradient needs an exact plan
         raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
     if solver.max_pivots is not None:
@@ -275,19 +284,6 @@ class CoincidingError(ValueError):
     """All distributions coincide under the starting metric."""
 
 
-@dataclass
-class Outcome:
-    """Result of a training."""
-
-    kept: Any  # input of the model's `metric`
-    history: dict[str, list[Any]]
-    loss: float
-    converged: bool
-    interrupted: bool
-    stopped_pivoting: int  # solves that ended at the pivot limit
-    agreement: float  # see Progress
-
-
 HISTORY = (
     "loss", "penalty", "active", "solved", "saved", "pivots", "validation_loss",
     "seconds_project", "seconds_transport", "seconds_gradient",
@@ -303,7 +299,7 @@ class Progress:
     """
 
     W: np.ndarray
-    kept: Any  # copy of the parameters of the lowest held-out loss (`Model.keep`)
+    kept: Any  # copy of the parameters of the lowest held-out loss (`LinearModel.keep`)
     held_out: np.ndarray  # mask of the distributions that only decide when to stop
     triplets: Triplets
     unit: float = 1.0  # mean distance at the start
@@ -320,6 +316,7 @@ class Progress:
     converged: bool = False  # finished because the loss settled
     refresh: int | None = None  # epochs between two searches of nearest neighbours; None: random neighbours
     agreement: float = np.nan  # share of distributions whose nearest distribution is of their class, if computed
+    interrupted: bool = False
 
     @property
     def n_epochs(self) -> int:
@@ -374,7 +371,7 @@ class Training:
         D: Distributions,
         labels: Supervision,
         settings: Settings,
-        model: Model,
+        model: LinearModel,
         scale: np.ndarray,
         held_out: np.ndarray,
         random: np.random.RandomState,
@@ -391,9 +388,9 @@ class Training:
         on_epoch: Callable[[dict[str, list[Any]]], None],
         saving: Saving | None = None,
         fresh: Fresh | None = None,
-    ) -> Outcome:
+    ) -> Progress:
         """Train from the start, or from the saved state, to the end; `fresh` returns other points for every epoch."""
-        self.threads, interrupted = threads, False
+        self.threads = threads
         if saving is None or saving.state is None:
             self._begin(self.settings.refresh)
         else:
@@ -409,14 +406,12 @@ class Training:
                 if saving is not None:
                     saving.after_step(self)
         except KeyboardInterrupt:
-            interrupted = True
+            self.progress.interrupted = True
         now = self.progress
         if not self.validating.size:
             now.kept = self.model.keep(now.W)
             now.best = now.history["loss"][-1] + now.history["penalty"][-1] if now.n_epochs else np.inf
-        return Outcome(
-            now.kept, now.history, float(now.best), now.converged, interrupted, now.stopped_pivoting, now.agreement
-        )
+        return now
 
     @property
     def finished(self) -> bool:
@@ -426,9 +421,9 @@ class Training:
         """Return everything that the remaining training depends on, between two steps. Arrays are not copied."""
         return {
             **self.progress.pack(),
-            **add_prefix("optimiser", restorable(self.optimiser).state()),
+            **add_prefix("optimiser", self.optimiser.state()),
             **add_prefix("random", random_state(self.random)),
-            **add_prefix("pairs", restorable(self.objective.pairs).state()),
+            **add_prefix("pairs", self.objective.pairs.state()),
         }
 
     def restore(self, state: State, fresh: Fresh | None = None) -> None:
@@ -436,7 +431,7 @@ class Training:
         now = self.progress = Progress.unpack(state)
         self.held_out = now.held_out
         self.strata_variance = self._strata_variance()  # depends on `held_out`
-        restorable(self.optimiser).restore(strip_prefix("optimiser", state))
+        self.optimiser.restore(strip_prefix("optimiser", state))
         set_random_state(self.random, strip_prefix("random", state))
         # After the last epoch, no fresh points are drawn.
         n_epochs, drawn = now.n_epochs - int(now.finished), now.drawn
@@ -448,7 +443,7 @@ class Training:
                     "since, or `fresh` returns other points in every call; delete the checkpoint to start anew"
                 )
         self._use_triplets()
-        restorable(self.objective.pairs).restore(strip_prefix("pairs", state))
+        self.objective.pairs.restore(strip_prefix("pairs", state))
 
     def _renew(self, fresh: Fresh) -> None:
         """Replace the points by fresh ones, between two epochs.

@@ -221,24 +221,17 @@ class GroundMetric:
         """
         return self.components.T @ self.components
 
-    def importance(self, *, bare: bool = False) -> np.ndarray:
+    def importance(self) -> np.ndarray:
         """Importance of each feature: the diagonal of M times the feature's training variance, summing to 1.
 
         All variances are 1 if the metric has no `variances`. If all products are 0, every feature has the same
         importance.
-
-        Parameters
-        ----------
-        bare : bool, default=False
-            Whether to return the diagonal of M itself, neither multiplied by variances nor scaled.
 
         Returns
         -------
         array of shape (n_features,)
             The importance of each feature.
         """
-        if bare:
-            return self._diagonal(np.zeros(self.n_features, np.int64))
         variances = np.ones(self.n_features) if self.variances is None else self.variances
         # Features of size 10⁻¹⁶⁰ have weights of size 10¹⁶⁰, whose squares overflow. Scaling by powers of 2, which is
         # exact, brings weights and the largest product to about 1.
@@ -259,8 +252,8 @@ class GroundMetric:
         rows = np.ldexp(self.components, power)
         return np.einsum("cf,cf->f", rows, rows)
 
-    def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
-        """Weighted average of this metric and another, e.g. of a learned and the Euclidean metric.
+    def blend(self, other: GroundMetric, weight: float = 0.5) -> GroundMetric:
+        """Weighted average of the distances of two metrics, (1 - weight) d + weight d', as in the paper.
 
         Parameters
         ----------
@@ -268,14 +261,11 @@ class GroundMetric:
             Metric of the same features.
         weight : float, default=0.5
             Weight of the other metric, from 0 (this metric) to 1 (the other).
-        of : {"distances", "matrices"}, default="distances"
-            Average of distances, (1 - weight) d + weight d', as in the paper; or the Mahalanobis distance of the
-            average of matrices, (1 - weight) M + weight M', for metrics with Euclidean cost.
 
         Returns
         -------
         GroundMetric
-            The average. An average of distances lacks `components`.
+            The average, which lacks `components`.
 
         Examples
         --------
@@ -290,17 +280,9 @@ class GroundMetric:
             raise ValueError(f"the other metric has {other.n_features} features, this one {self.n_features}")
         if self.features is not None and other.features is not None and self.features != other.features:
             raise ValueError("the other metric has different feature names, or the same names in another order")
-        if of == "matrices":
-            if self.cost is not Cost.EUCLIDEAN or other.cost is not Cost.EUCLIDEAN:
-                raise ValueError("only Euclidean costs have a blend of matrices: use of='distances'")
-            stacked = np.vstack([np.sqrt(1.0 - weight) * self.components, np.sqrt(weight) * other.components])
-            variances = other.variances if self.variances is None else self.variances
-            return GroundMetric(stacked, self.features or other.features, variances=variances)
-        if of == "distances":
-            from .forms import BlendedMetric
+        from .forms import BlendedMetric
 
-            return BlendedMetric(self, other, weight)
-        raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
+        return BlendedMetric(self, other, weight)
 
     def distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
         """Distances between points: all of `x` against all of `y` (or against themselves).
@@ -347,7 +329,7 @@ class GroundMetric:
         path : path-like
             File to write.
         """
-        from .io import write
+        from .forms import write
 
         write(self, path)
 
@@ -368,7 +350,7 @@ class GroundMetric:
         GroundMetric
             The metric. Metrics of `groundmetric.neural` are read by ``groundmetric.neural.load`` instead.
         """
-        from .io import read
+        from .forms import read
 
         return read(path, feature_map)
 
@@ -402,8 +384,8 @@ class EuclideanMetric(GroundMetric):
         points = self._check_points(points)
         return points.toarray() if sparse.issparse(points) else points.astype(np.float64, copy=False)
 
-    def importance(self, *, bare: bool = False) -> np.ndarray:
-        return np.ones(self._n_features) if bare else np.full(self._n_features, 1.0 / self._n_features)
+    def importance(self) -> np.ndarray:
+        return np.full(self._n_features, 1.0 / self._n_features)
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         x = self._check_points(x)

@@ -15,7 +15,7 @@ from .._anndata.cohort import Annotations, Features, draw, find_column, samples_
 from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry, stored_learner
 from .._internal.validation import ParameterError
-from ..estimators._base import class_shares
+from ..estimators.neighbors import class_shares
 from ..interpret.flows import partners, travel_of_cells
 from ..learning.splits import folds
 from .learn import fit

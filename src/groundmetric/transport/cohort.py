@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 from scipy import sparse
 
-from .._internal.parallel import Backend, Threads, configured_backend, in_rounds, progress_bar, write_line
+from .._internal.cache import Cache, digest
+from .._internal.parallel import Backend, Tasks, Threads, configured_backend, in_rounds, progress_bar, write_line
 from .._internal.types import DistributionsLike
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import BadDistances, Cost, EuclideanMetric, GroundMetric, checked_distances
 from ..metrics.forms import BlendedMetric, NamedDistance
 from . import pairs as pairs_module
-from .cache import DistanceCache, pair_keys
 from .pairs import pair_transport
 from .plan import BoundedDistances, Plan, Status
 from .problem import Masses, points_in_range
@@ -157,26 +159,12 @@ class PairResults(NamedTuple):
             array[selected] = values
 
 
-class Pairs(Protocol):
-    """Pairs of distributions with fixed points, and a solver for them; can be sent to another process."""
-
-    @property
-    def work(self) -> np.ndarray:
-        """Entries of each pair's cost matrix."""
-        ...
-
-    def part(self, selected: np.ndarray) -> Pairs:
-        """Return the selected pairs with the distributions that they need."""
-        ...
-
-    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        """Return a function that solves the selected pairs and calls `done` with the number of solved pairs."""
-        ...
-
-
 @dataclass(frozen=True)
 class ExactPairs:
-    """Pairs whose costs depend on projected points of few components, for the exact solver."""
+    """Pairs whose costs depend on projected points of few components, for the exact solver.
+
+    Points are fixed, and the object can be sent to another process.
+    """
 
     masses: Masses
     z: np.ndarray  # (n_points, n_components)
@@ -189,10 +177,12 @@ class ExactPairs:
 
     @property
     def work(self) -> np.ndarray:
+        """Entries of each pair's cost matrix."""
         sizes = np.diff(self.masses.bounds).astype(np.float64)
         return sizes[self.first] * sizes[self.second]
 
     def part(self, selected: np.ndarray) -> ExactPairs:
+        """Return the selected pairs with the distributions that they need."""
         owners, first, second = _needed(self.first[selected], self.second[selected])
         bounds = self.masses.bounds
         rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in owners])
@@ -201,6 +191,7 @@ class ExactPairs:
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+        """Return a function that solves the selected pairs and calls `done` with the number of solved pairs."""
         # Bases are not stored, because each pair is solved once.
         options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
         transport = pair_transport(
@@ -220,7 +211,7 @@ class ExactPairs:
 
 @dataclass(frozen=True)
 class SolverPairs:
-    """Pairs for any solver, with the result of `Solver.prepare` for each distribution."""
+    """Pairs for any solver, with the result of `Solver.prepare` for each distribution; methods as in `ExactPairs`."""
 
     solver: Solver
     distances: Distances
@@ -273,6 +264,8 @@ class SolverPairs:
 
 _NONE = np.empty(0)
 
+Pairs = ExactPairs | SolverPairs
+
 
 def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
     """Return projected points of all cohorts, scaled by `points_in_range`, and the exponent that scales values back."""
@@ -288,7 +281,7 @@ def pairs_of(
     second: np.ndarray,
     metric: Any,
     threads: Threads,
-) -> ExactPairs | SolverPairs:
+) -> Pairs:
     """Return pairs of distributions in the form for the solver; `first` and `second` are indices over all cohorts."""
     if isinstance(solver, Exact) and has_few_components(metric):
         z, exponent = scaled_points(metric, cohorts)
@@ -311,9 +304,10 @@ def solve_pairs(
     """
     results = PairResults.empty(pairs.work.size)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
-        tasks = _PairTasks(pairs, in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS))
+        rounds = in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS)
+        tasks = Tasks(len(rounds), lambda number: pairs.part(rounds[number]))
         for number, part in backend.run(_solve_task, tasks):
-            selected = tasks.indices[number]
+            selected = rounds[number]
             results.put(selected, part)
             on_results(selected, part)
             done(selected.size)
@@ -324,19 +318,6 @@ def solve_pairs(
         results.put(selected, part)
         on_results(selected, part)
     return results
-
-
-class _PairTasks(Sequence[Any]):
-    """Tasks of pairs, each created when it is sent, because all tasks together may exceed the memory."""
-
-    def __init__(self, pairs: Pairs, indices: list[np.ndarray]) -> None:
-        self._pairs, self.indices = pairs, indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._pairs.part(self.indices[number])
 
 
 def _solve_task(pairs: Pairs) -> PairResults:
@@ -412,7 +393,7 @@ def pairwise(
     if chosen.on_points and not is_euclidean(ground):
         raise ValueError(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
-            "use solver='exact', or a blend of matrices in place of one of distances"
+            "use solver='exact'"
         )
     cache = None if keep is None else DistanceCache(keep, chosen)
     results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cache)
@@ -478,6 +459,77 @@ def solve_all(
             return PairResults.exact(costs[first, second - shift])
         pairs = pairs_of(solver, cohorts, first, second, metric, threads)
         return solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, on_results=on_results)
+
+
+# Cache of exact distances, pair by pair (`keep=`): only pairs that are not in the file are computed.
+#
+# The key of a pair is a digest of the points and masses of both distributions and of the metric; names and order are
+# ignored.
+
+_VALUE = struct.Struct("<d")
+
+
+class DistanceCache:
+    """File of exact distances between distributions, created when the first distance is written."""
+
+    def __init__(self, path: str | os.PathLike[str], solver: Solver | None = None) -> None:
+        if solver is not None and not isinstance(solver, Exact):
+            raise ValueError(
+                f"keep is given, but solver is {solver.name!r}: only exact distances are kept; leave `keep` out"
+            )
+        self._cache = Cache(path, "keep")
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def get(self, keys: list[bytes]) -> np.ndarray:
+        """Return the value of each key, NaN for keys that are not in the file."""
+        values = {key: _number(content) for key, content in self._cache.get(keys).items()}
+        damaged = sum(np.isnan(value) for value in values.values())
+        if damaged:
+            self._cache.warn_damaged(int(damaged))
+        return np.array([values.get(key, np.nan) for key in keys])
+
+    def put(self, keys: list[bytes], values: np.ndarray) -> None:
+        """Write values; a full disk causes a warning."""
+        self._cache.put({key: _VALUE.pack(value) for key, value in zip(keys, values.tolist(), strict=True)})
+
+
+def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray) -> list[bytes]:
+    """Return the key of each pair; `first` and `second` count through all cohorts. Keys ignore the order of a pair."""
+    name = metric_digest(metric)
+    distributions = [key for cohort in cohorts for key in distribution_digests(cohort)]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return [digest(name, *sorted((distributions[d], distributions[e]))) for d, e in pairs]
+
+
+def distribution_digests(D: Distributions) -> list[bytes]:
+    """Return a digest of the points and masses of each distribution, independent of its name and position."""
+    digests = []
+    for low, high in zip(D.bounds[:-1], D.bounds[1:], strict=True):
+        points = D.points[low:high]
+        if sparse.issparse(points):
+            parts = [points.data, points.indices.astype(np.int64), points.indptr.astype(np.int64), str(points.shape)]
+        else:
+            parts = [np.asarray(points)]
+        digests.append(digest(*parts, D.weights[low:high]))
+    return digests
+
+
+def metric_digest(metric: Any) -> bytes:
+    """Return a digest of the parameters of a metric."""
+    kind = type(metric).__name__
+    if isinstance(metric, EuclideanMetric):
+        return digest(kind, metric.n_features)
+    if type(metric) is GroundMetric:
+        return digest(kind, metric.components, metric.cost.name)
+    return digest(kind, joblib.hash(metric))
+
+
+def _number(content: bytes) -> float:
+    """Return the distance in a record, NaN for an invalid record."""
+    value = _VALUE.unpack(content)[0] if len(content) == _VALUE.size else np.nan
+    return value if 0.0 <= value < np.inf else np.nan
 
 
 def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:

@@ -15,10 +15,9 @@ import numpy as np
 
 from ..metrics.base import Cost
 from . import _core
-from .basis import Forest, hung_forest
 from .plan import Basis, Plan, Status, scaled_plan
 from .problem import Answers, Points, Units, check_masses, common_units, points_in_range
-from .solvers.exact import solve_exact
+from .solvers.exact import Forest, hung_forest, solve_exact
 
 # With more components, distances are too similar for blocks of points to exclude arcs, and a cost matrix is faster; it
 # is used up to 25 million entries (200 MB).
@@ -286,7 +285,7 @@ def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.n
 #
 # Points are divided into halves along their widest axis, recursively (`halving_order`). A division is at a multiple of
 # the largest power of 8 below the number of points. Thus every run of 8, 64, 512 … points is compact, and the groups of
-# every level are ranges of consecutive points. Nodes and bases are those of `basis`.
+# every level are ranges of consecutive points. Nodes and bases are those of `solvers.exact`.
 
 GROUP = 8
 # Distributions of at most this number of points are not grouped.

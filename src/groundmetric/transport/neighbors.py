@@ -22,67 +22,6 @@ _UNDERFLOW = 1e-150
 _BATCH = 2e6
 
 
-class LowerBounds:
-    """Lower bounds of the transport values between distributions with fixed points.
-
-    Both kinds of bounds account for rounding errors: a bound never exceeds the value returned by a solve.
-    """
-
-    def __init__(self, masses: Masses, z: np.ndarray, threads: Threads, cost: Cost = Cost.EUCLIDEAN) -> None:
-        self._masses, self._threads, self._cost = masses, threads, cost
-        self._z = np.require(z, np.float64, ["C", "A"])
-        self._weights, self._bounds = masses.weights, masses.bounds
-        self._means = self._means_of(self._z)
-
-    def _means_of(self, z: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(self._weights[:, None] * z, self._bounds[:-1], axis=0)
-
-    def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return bounds from the distance between means and from transport along the principal axes of all points.
-
-        A projection to a line does not increase distances, so transport along the line costs at most the exact value.
-        """
-        # The median of the means is robust against a single distant distribution.
-        centre = np.median(self._means, axis=0)
-        z = self._z - centre
-        means, reach = self._means_of(z), np.maximum.reduceat(np.abs(z).max(axis=1), self._bounds[:-1])
-        bounds = self._cost.norm(means[rows] - means[cols])
-        unit = z / (reach.max() or 1.0)
-        _, axes = np.linalg.eigh(unit.T @ unit)
-        z = z @ axes[:, ::-1][:, :_LINES]
-        pairs = np.arange(rows.size)
-        for axis in range(z.shape[1]):
-            transport = pair_transport(self._masses, rows, cols, 1, threads=self._threads, cost=self._cost)
-            transport.move_all(np.ascontiguousarray(z[:, axis : axis + 1]))
-            values = transport.solve(pairs)
-            np.maximum(bounds, np.sqrt(values) if self._cost is Cost.SQUARED else values, out=bounds)
-        # Rounding errors of the points change a distance (for squared costs, its root) by at most their size.
-        terms = 64 + int(np.diff(self._bounds).max()) + z.shape[1]
-        moved = terms * np.finfo(float).eps * (reach[rows] + reach[cols] + np.abs(centre).max())
-        bound = np.maximum(bounds * (1.0 - 1e-12) - moved - _UNDERFLOW, 0.0)
-        return bound**2 if self._cost is Cost.SQUARED else bound
-
-    def by_potentials(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return bounds from feasible potentials, which are tight for distant points in many dimensions.
-
-        By weak duality, the mass-weighted sum of any u, v with u_i + v_j ≤ cost_ij is a lower bound. Both start as a
-        linear function along the difference of the means; then v becomes the largest feasible potential for u, and u
-        the largest for v.
-        """
-        values = np.empty(rows.size)
-        rows, cols = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(cols, np.int64)
-        sizes = np.diff(self._bounds)
-        work = (sizes[rows] * sizes[cols]).astype(np.float64)
-
-        def bound_batch(selected: np.ndarray) -> None:
-            _core.bound_pairs(
-                selected, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), values
-            )
-
-        self._threads.map(bound_batch, in_batches(work, self._threads.n_jobs, _BATCH))
-        return values
-
-
 # Bounds of 4 candidates per requested neighbour are sharpened before the first solves.
 _FIRST = 4
 
@@ -149,8 +88,11 @@ def _lowest(values: np.ndarray, count: int) -> np.ndarray:
     return mask & np.isfinite(values)
 
 
-class Finder(LowerBounds):
-    """Exact distances and lower bounds between distributions with fixed points; solved distances are stored."""
+class Finder:
+    """Exact distances and lower bounds between distributions with fixed points; solved distances are stored.
+
+    Bounds account for rounding errors: a bound never exceeds the value returned by a solve.
+    """
 
     def __init__(
         self,
@@ -160,11 +102,62 @@ class Finder(LowerBounds):
         max_pivots: int | None = None,
         cost: Cost = Cost.EUCLIDEAN,
     ) -> None:
-        super().__init__(masses, z, threads, cost)
+        self._masses, self._threads, self._cost = masses, threads, cost
+        self._z = np.require(z, np.float64, ["C", "A"])
+        self._weights, self._bounds = masses.weights, masses.bounds
+        self._means = self._means_of(self._z)
         self._options: dict[str, Any] = {"threads": threads, "memory": 0.0, "max_pivots": max_pivots, "cost": cost}
         self._distances = np.full((len(masses), len(masses)), np.nan)
         self.stopped_pivoting = 0
         self.solves = 0
+
+    def _means_of(self, z: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(self._weights[:, None] * z, self._bounds[:-1], axis=0)
+
+    def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Return bounds from the distance between means and from transport along the principal axes of all points.
+
+        A projection to a line does not increase distances, so transport along the line costs at most the exact value.
+        """
+        # The median of the means is robust against a single distant distribution.
+        centre = np.median(self._means, axis=0)
+        z = self._z - centre
+        means, reach = self._means_of(z), np.maximum.reduceat(np.abs(z).max(axis=1), self._bounds[:-1])
+        bounds = self._cost.norm(means[rows] - means[cols])
+        unit = z / (reach.max() or 1.0)
+        _, axes = np.linalg.eigh(unit.T @ unit)
+        z = z @ axes[:, ::-1][:, :_LINES]
+        pairs = np.arange(rows.size)
+        for axis in range(z.shape[1]):
+            transport = pair_transport(self._masses, rows, cols, 1, threads=self._threads, cost=self._cost)
+            transport.move_all(np.ascontiguousarray(z[:, axis : axis + 1]))
+            values = transport.solve(pairs)
+            np.maximum(bounds, np.sqrt(values) if self._cost is Cost.SQUARED else values, out=bounds)
+        # Rounding errors of the points change a distance (for squared costs, its root) by at most their size.
+        terms = 64 + int(np.diff(self._bounds).max()) + z.shape[1]
+        moved = terms * np.finfo(float).eps * (reach[rows] + reach[cols] + np.abs(centre).max())
+        bound = np.maximum(bounds * (1.0 - 1e-12) - moved - _UNDERFLOW, 0.0)
+        return bound**2 if self._cost is Cost.SQUARED else bound
+
+    def by_potentials(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Return bounds from feasible potentials, which are tight for distant points in many dimensions.
+
+        By weak duality, the mass-weighted sum of any u, v with u_i + v_j ≤ cost_ij is a lower bound. Both start as a
+        linear function along the difference of the means; then v becomes the largest feasible potential for u, and u
+        the largest for v.
+        """
+        values = np.empty(rows.size)
+        rows, cols = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(cols, np.int64)
+        sizes = np.diff(self._bounds)
+        work = (sizes[rows] * sizes[cols]).astype(np.float64)
+
+        def bound_batch(selected: np.ndarray) -> None:
+            _core.bound_pairs(
+                selected, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), values
+            )
+
+        self._threads.map(bound_batch, in_batches(work, self._threads.n_jobs, _BATCH))
+        return values
 
     def sharpen(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return bounds from potentials, which take about a tenth of the time of a solve."""
