@@ -39,19 +39,18 @@ def standard_error(row):
 @pytest.mark.parametrize(
     ("name", "n_cohorts"),
     [
-        ("30 v 90 cells", 12),
-        ("5 v 40 cells", 12),
-        ("classes of two, 2 v 6", 24),
-        ("4 v 1 samples per patient, 6 + 6", 12),
-        ("2 batches, confounded 0.8", 12),
-        ("three classes, 5 + 5 + 5", 12),
-        ("numbers, 10 v 100 cells by number", 12),
+        ("5 v 40 cells", 8),
+        ("classes of two, 2 v 6", 16),
+        ("4 v 1 samples per patient, 6 + 6", 8),
+        ("2 batches, confounded 0.8", 8),
+        ("three classes, 5 + 5 + 5", 8),
+        ("numbers, 10 v 100 cells by number", 8),
     ],
 )
 def test_held_out_predictions_of_noise_are_at_chance(rows, name, n_cohorts):
     for row in rows.held_out(1, n_cohorts, [name]):
-        # Student with 11 degrees of freedom exceeds 4.4 standard errors (4 as computed here) with probability 5e-4.
-        assert row.measured <= row.nominal + 4.0 * standard_error(row), row
+        # Student's t with 7 degrees of freedom exceeds 5 standard errors (4.2 as computed here) with probability 8e-4.
+        assert row.measured <= row.nominal + 4.2 * standard_error(row), row
 
 
 def test_labels_of_a_fold_order_and_company_change_nothing(rows):
@@ -72,7 +71,7 @@ def test_exchanged_labels_of_a_fold_change_other_folds(rows):
 
 
 @pytest.mark.parametrize(
-    "name", ["30 v 90 cells", "4 v 1 samples per patient, 12 v 4", "2 batches, confounded 0.8", "8 pairs"]
+    "name", ["5 v 40 cells", "4 v 1 samples per patient, 12 v 4", "2 batches, confounded 0.8", "8 pairs"]
 )
 def test_p_values_of_association_are_uniform(rows, name):
     design, p = {**rows.NULL, **rows.UNBALANCED}[name], []
@@ -90,15 +89,16 @@ def test_p_values_of_association_are_uniform(rows, name):
 
 
 def test_permutation_test_of_cell_numbers_keeps_its_level(rows):
-    design, p = rows.NULL["30 v 90 cells"], []
-    for r in range(12):
+    design, p = rows.NULL["5 v 40 cells"], []
+    for r in range(8):
         case, _ = design.draw(np.random.default_rng([3, r]), n_features=20)
+        ensemble = gm.GroundMetricEnsemble(1, kinds=("univariate",))
         test = gm.evaluation.permutation_test(
-            gm.GroundMetricEnsemble(1, kinds=("univariate",)), case.D, case.y, n_permutations=3, random_state=r
+            ensemble, case.D, case.y, n_permutations=3, statistic="score", random_state=r
         )
-        p.append([test.p, test.p_values["map separation"]])
-    # With 3 permutations p is 0.25 with probability 0.25; 9 or more of 12 have it with probability 4e-4.
-    assert np.all(np.sum(np.array(p) <= 0.2501, axis=0) < 9)
+        p.append(list(test.p_values.values()))
+    # With 3 permutations p is 0.25 with probability 0.25; 7 or more of 8 have it with probability 4e-4.
+    assert np.all(np.sum(np.array(p) <= 0.2501, axis=0) < 7)
 
 
 def test_an_irrelevant_batch_with_an_exception_is_rarely_significant():
@@ -118,5 +118,5 @@ def test_an_irrelevant_batch_with_an_exception_is_rarely_significant():
 
 
 def test_held_out_score_is_no_better_than_the_score_of_new_patients(rows):
-    optimism, *_ = rows.new_patients(1, 12, ["6 + 6 patients, weak effect"])
-    assert optimism.measured <= 4.0 * standard_error(optimism)
+    optimism, *_ = rows.new_patients(1, 8, ["6 + 6 patients, weak effect"])
+    assert optimism.measured <= 4.2 * standard_error(optimism)
