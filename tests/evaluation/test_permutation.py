@@ -17,6 +17,8 @@ from groundmetric.evaluation.permutation import combined_p_value, prepare_test
 
 from .methods import failing, means, oracle, tiny_cohort
 
+pytestmark = pytest.mark.usefixtures("fewer_permutations")
+
 D, y = tiny_cohort()
 
 
