@@ -70,7 +70,6 @@ def test_a_run_holds_the_comparison(finished):
 
 def test_the_ensemble_is_compared_with_a_single_learner_and_the_baselines(cells, tmp_path, capsys):
     quick = [*QUICK, "--methods", "groundmetric,ggml,pseudobulk,type-means", "--group", "person", "--permutations", "3"]
-    quick += ["--cells", "10"]
     assert cli.main(["evaluate", str(cells), *quick, "-o", str(tmp_path / "run"), "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     assert list(findings["scores"]) == ["groundmetric", "ggml", "pseudobulk", "type-means"]
