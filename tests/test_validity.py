@@ -96,8 +96,3 @@ def test_an_irrelevant_batch_with_an_exception_is_rarely_significant():
         )  # fmt: skip
         rejected += bool(result.p[0] <= 0.05)
     assert rejected < 7  # 7 or more with probability 6e-4 at a rate of 5 %
-
-
-def test_held_out_score_is_no_better_than_the_score_of_new_patients(rows):
-    optimism, *_ = rows.new_patients(1, 8, ["6 + 6 patients, weak effect"])
-    assert optimism.measured <= 4.2 * standard_error(optimism)
