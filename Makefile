@@ -24,7 +24,8 @@ test: .venv/.test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
 # For the edit loop, under a minute: the core without slow files, ten examples per law.
-SLOW_TESTS := tests/_internal/test_full_disk.py tests/ensemble/test_landmarks.py tests/learning/test_checkpoints.py
+SLOW_TESTS := tests/_internal/test_full_disk.py tests/ensemble/test_fit.py tests/ensemble/test_landmarks.py \
+  tests/learning/test_checkpoints.py
 FAST_TESTS := tests/transport tests/learning tests/metrics tests/ensemble tests/_internal tests/test_distributions.py \
   tests/test_layers.py tests/test_import.py
 test-fast: .venv/.test
