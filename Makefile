@@ -24,10 +24,12 @@ test: .venv/.test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
 # For the edit loop, under a minute: the core without slow files, ten examples per law.
+SLOW_TESTS := tests/_internal/test_full_disk.py tests/ensemble/test_fit.py tests/ensemble/test_landmarks.py \
+  tests/learning/test_checkpoints.py
 FAST_TESTS := tests/transport tests/learning tests/metrics tests/ensemble tests/_internal tests/test_distributions.py \
   tests/test_layers.py tests/test_import.py
 test-fast: .venv/.test
-	GROUNDMETRIC_EXAMPLES=10 $(BIN)/python -m pytest -n 2 $(FAST_TESTS)
+	GROUNDMETRIC_EXAMPLES=10 $(BIN)/python -m pytest -n 2 $(FAST_TESTS) $(addprefix --ignore=,$(SLOW_TESTS))
 
 # Tests and doctests that need torch, patpy or pertpy, in an environment of their own: these packages are large.
 # uv resolves the dependencies of pertpy in seconds, pip in many minutes.

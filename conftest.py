@@ -15,14 +15,15 @@ collect_ignore_glob = [
     f"src/groundmetric/{where}" for where, name in _NEEDS.items() if not importlib.util.find_spec(name)
 ]
 
-# Files that take 10 s or more, the longest first: a worker that started one of them last would be waited for.
+# Files that take 8 s or more, the longest first: a worker that started one of them last would be waited for.
 _LONG = (
-    "docs/test_site.py", "docs/test_cells.py", "test_validity.py", "docs/test_points.py", "distributed/test_tasks.py",
-    "tl/test_samples.py", "tl/test_learn.py", "evaluation/test_permutation.py", "estimators/test_predictor.py",
-    "report/test_report.py", "report/test_prediction.py", "estimators/test_survival.py", "ensemble/test_fit.py",
-    "paper/test_search.py", "evaluation/test_intervals.py", "estimators/test_ensemble.py", "_anndata/test_source.py",
-    "interpret/test_significance.py", "test_paths.py", "tl/test_dask.py", "estimators/test_multimodal.py",
-    "estimators/test_learner.py", "cli/test_evaluate.py", "learning/test_checkpoints.py",
+    "docs/test_cells.py", "docs/test_points.py", "estimators/test_predictor.py", "docs/test_site.py",
+    "distributed/test_tasks.py", "tl/test_learn.py", "ensemble/test_fit.py", "evaluation/test_permutation.py",
+    "tl/test_samples.py", "test_validity.py", "laws/test_readers.py", "learning/test_checkpoints.py",
+    "report/test_report.py", "estimators/test_multimodal.py", "estimators/test_ensemble.py",
+    "evaluation/test_intervals.py", "report/test_prediction.py", "test_paths.py", "cli/test_evaluate.py",
+    "cli/test_real_data.py", "estimators/test_learner.py", "interpret/test_relevance.py", "interpret/test_patients.py",
+    "paper/test_search.py", "_anndata/test_source.py", "tl/test_dask.py", "cli/test_learn_predict.py",
 )  # fmt: skip
 
 

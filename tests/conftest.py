@@ -67,6 +67,12 @@ def halves(original):
 
 
 @pytest.fixture
+def fewer_permutations(monkeypatch):
+    """Permute labels 99 times for statistics of association instead of 999 times; p-values are valid for any number."""
+    monkeypatch.setattr(gm.evaluation.permutation, "_MIN_ASSOCIATION_PERMUTATIONS", 99)
+
+
+@pytest.fixture
 def write_zarr():
     """anndata warns that its default of the format's version will change."""
 

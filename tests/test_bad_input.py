@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetric, GroundMetricLearner, TransportKNeighborsClassifier
+from groundmetric._internal.validation import ParameterError
 from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Lasso, Nearest, Ordered
 
 RANDOM = np.random.default_rng(0)
@@ -163,20 +164,22 @@ def test_a_class_with_a_single_distribution_is_allowed_but_told():
 
 
 @pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("n_components", 4), ("n_components", 0), ("n_components", "two"), ("n_components", True), ("margin", 0.0),
+        ("margin", np.inf), ("strength", -1.0), ("strength", np.inf), ("learning_rate", "fast"), ("n_neighbors", 1.5),
+    ],
+)  # fmt: skip
+def test_numbers_out_of_range_are_named(parameter, value):
+    with pytest.raises(ParameterError) as caught:
+        learner(**{parameter: value}).fit(D, LABELS)
+    assert (caught.value.parameter, caught.value.value) == (parameter, value)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_components": 4}, "n_components is 4, but there are only 3 features"),
-        ({"n_components": 0}, "n_components is 0"),
-        ({"n_components": "two"}, "n_components is 'two'"),
-        ({"n_components": True}, "n_components is True"),
-        ({"margin": 0.0}, "margin is 0.0"),
-        ({"margin": np.inf}, "margin is inf"),
-        ({"strength": -1.0}, "strength is -1.0"),
-        ({"strength": np.inf}, "strength is inf"),
-        ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
-        ({"n_neighbors": 1.5}, "n_neighbors is 1.5"),
         ({"neighbors": "best"}, "neighbors is 'best'"),
-        ({"solver": gm.transport.Exact(max_pivots=0)}, "max_pivots is 0"),
         ({"form": "curved"}, "form is 'curved'"),
         ({"penalty": "l3"}, "penalty is 'l3'"),
         ({"penalty": ["l2"]}, "penalty is ['l2']"),
@@ -194,21 +197,27 @@ def test_impossible_parameters_are_named(options, message):
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "parameter", "value"),
     [
-        (lambda: EarlyStopping(validation_fraction=1.0), "validation_fraction is 1.0: expected a share below 1"),
-        (lambda: EarlyStopping(tol=-1.0), "tol is -1.0"),
-        (lambda: EarlyStopping(patience=0), "patience is 0"),
-        (lambda: Nearest(refresh=0), "refresh is 0"),
-        (lambda: Checkpoint("c", every=-1.0), "every is -1.0"),
-        (lambda: Ordered(gap=-1.0), "gap is -1.0"),
-        (lambda: Classes(weight=0.0), "weight is 0.0"),
-        (lambda: gm.transport.Exact(memory=-1.0), "memory of solver 'exact' is -1.0"),
+        (lambda: EarlyStopping(tol=-1.0), "tol", -1.0),
+        (lambda: EarlyStopping(patience=0), "patience", 0),
+        (lambda: Nearest(refresh=0), "refresh", 0),
+        (lambda: Checkpoint("c", every=-1.0), "every", -1.0),
+        (lambda: Ordered(gap=-1.0), "gap", -1.0),
+        (lambda: Classes(weight=0.0), "weight", 0.0),
+        (lambda: gm.transport.Exact(memory=-1.0), "memory of solver 'exact'", -1.0),
+        (lambda: learner(solver=gm.transport.Exact(max_pivots=0)).fit(D, LABELS), "max_pivots", 0),
     ],
 )
-def test_impossible_options_are_refused_where_they_are_made(make, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+def test_impossible_options_are_refused(make, parameter, value):
+    with pytest.raises(ParameterError) as caught:
         make()
+    assert (caught.value.parameter, caught.value.value) == (parameter, value)
+
+
+def test_a_validation_fraction_is_a_share():
+    with pytest.raises(ValueError, match=r"validation_fraction is 1\.0: expected a share below 1"):
+        EarlyStopping(validation_fraction=1.0)
 
 
 @pytest.mark.parametrize(

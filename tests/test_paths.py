@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def verbs(folder: Path) -> dict[str, Callable[[], Any]]:
     # Looked up here: the `__getattr__` of `gm` is not part of the path.
     learner, distances, learn = gm.GroundMetricLearner, gm.pairwise_distances, gm.tl.learn
     cells = gm.datasets.make_cohort(4, 20, 150, random_state=0)
-    learn(cells, "sample", "condition", max_epochs=2, random_state=0)
+    learn(cells, "sample", "condition", max_epochs=2, n_members=2, random_state=0)
     run, write = Run(cells, gm.tl.samples(cells), cells, {}), gm.report.write
     return {
         "report": lambda: write(run, folder / "report.html", evaluation=False),
@@ -74,14 +75,24 @@ def verbs(folder: Path) -> dict[str, Callable[[], Any]]:
         "learn one metric from a file": lambda: learn(
             path, "sample", "condition", method="ggml", max_epochs=2, random_state=0
         ),
-        "learn an ensemble from a file": lambda: learn(path, "sample", "condition", max_epochs=2, random_state=0),
+        "learn an ensemble from a file": lambda: learn(
+            path, "sample", "condition", max_epochs=2, n_members=2, random_state=0
+        ),
     }
 
 
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return verbs(tmp_path_factory.mktemp("paths"))
+
+
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("fewer_permutations")
 @pytest.mark.parametrize("verb", LIMITS)
-def test_a_verb_runs_through_few_files(verb, tmp_path):
-    files = files_of(verbs(tmp_path)[verb])
+def test_a_verb_runs_through_few_files(verb, calls):
+    files = files_of(calls[verb])
     assert files, "no file of the package ran: the profile is not set"
     assert len(files) <= LIMITS[verb], f"{len(files)} files:\n" + "\n".join(files)
 

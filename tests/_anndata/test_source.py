@@ -19,18 +19,25 @@ KINDS = {"dense": np.asarray, "csr": sparse.csr_matrix, "csc": sparse.csc_matrix
 TYPES = ["float32", "float64", "uint8", "int64"]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("matrices")
+
+
 @pytest.fixture(params=["memory", "backed", "h5ad", "h5ad layer", "zarr layer"])
-def open_matrix(request, tmp_path, write_zarr):
-    """A way from a matrix to a place where it can be read from."""
+def open_matrix(request, folder, write_zarr):
+    """A way from `DENSE`, in any format and type, to a place where it can be read from; files are written once."""
     opened = []
 
     def store(matrix):
         if request.param == "memory":
             return matrix
         layered = "layer" in request.param
-        adata = ad.AnnData(layers={"values": matrix}, shape=matrix.shape) if layered else ad.AnnData(matrix)
-        path = tmp_path / ("cells.zarr" if "zarr" in request.param else "cells.h5ad")
-        (write_zarr if "zarr" in request.param else ad.AnnData.write_h5ad)(adata, path)
+        suffix = "zarr" if "zarr" in request.param else "h5ad"
+        path = folder / f"{type(matrix).__name__}-{matrix.dtype}-{layered}.{suffix}"
+        if not path.exists():
+            adata = ad.AnnData(layers={"values": matrix}, shape=matrix.shape) if layered else ad.AnnData(matrix)
+            (write_zarr if suffix == "zarr" else ad.AnnData.write_h5ad)(adata, path)
         opened.append(Source(ad.read_h5ad(path, backed="r") if request.param == "backed" else path))
         return opened[-1].matrix("values" if layered else None)
 

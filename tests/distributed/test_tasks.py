@@ -216,6 +216,7 @@ def test_tasks_that_end_every_worker_are_an_error(client, monkeypatch):
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(parallel, "_NO_WORKERS", 600.0)
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 1)  # two workers end instead of four
     wait_for_both(client)
     with pytest.raises(RuntimeError, match="want of memory"):
         dict(DaskBackend(client).run(end_the_worker, [0]))

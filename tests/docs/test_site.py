@@ -1,9 +1,10 @@
 """The site builds without a warning and without network; every public name has a page; links lead somewhere."""
 
-import html.parser
+import html
+import os
+import re
 import subprocess
 import sys
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -29,19 +30,12 @@ def site(tmp_path_factory):
     return folder / "html"
 
 
-class Links(html.parser.HTMLParser):
+class Links:
     """Addresses that a page links to, and the anchors that it has."""
 
     def __init__(self, text):
-        super().__init__()
-        self.links, self.anchors = set(), set()
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        result = dict(attrs)
-        if tag in ("a", "img") and (address := result.get("href") or result.get("src")):
-            self.links.add(address)
-        self.anchors |= {result[key] for key in ("id", "name") if result.get(key)}
+        self.links = set(map(html.unescape, re.findall(r'<(?:a|img)\s[^>]*?\b(?:href|src)="([^"]+)"', text)))
+        self.anchors = set(map(html.unescape, re.findall(r'\s(?:id|name)="([^"]+)"', text)))
 
 
 def test_every_public_name_has_a_page(site):
@@ -56,24 +50,20 @@ def test_every_public_name_has_a_page(site):
 
 
 def test_links_within_the_site_lead_to_a_page_and_an_anchor(site):
-    pages = {path: Links(path.read_text()) for path in site.rglob("*.html")}
-    broken = [
-        (str(path.relative_to(site)), link)
-        for path, page in pages.items()
-        for link in page.links
-        if not leads_somewhere(path, link, pages)
-    ]
+    pages = {str(path): Links(path.read_text()) for path in site.rglob("*.html")}
+    links = {(path, link) for path, page in pages.items() for link in page.links}
     assert len(pages) > 100
-    assert not broken
+    assert len(links) > 1000
+    assert not [(path, link) for path, link in links if not leads_somewhere(path, link, pages)]
 
 
-def leads_somewhere(path: Path, link: str, pages: dict[Path, Links]) -> bool:
+def leads_somewhere(path: str, link: str, pages: dict[str, Links]) -> bool:
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return True
-    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    target = os.path.normpath(os.path.join(os.path.dirname(path), unquote(parts.path))) if parts.path else path
     if target not in pages:
-        return target.is_file()
+        return os.path.isfile(target)
     return parts.fragment in ("", "top") or unquote(parts.fragment) in pages[target].anchors
 
 

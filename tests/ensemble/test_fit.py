@@ -56,8 +56,15 @@ def exchanged(target, in_fold):
     return TIMES, [swapped, replaced]
 
 
-@pytest.mark.parametrize("design", [{}, {"groups": GROUPS, "strata": STRATA}], ids=["plain", "groups and strata"])
-@pytest.mark.parametrize("target", ["classes", "ordered", "survival"])
+@pytest.mark.parametrize(
+    ("target", "design"),
+    [
+        ("classes", {}),
+        ("classes", {"groups": GROUPS, "strata": STRATA}),
+        ("ordered", {"groups": GROUPS, "strata": STRATA}),
+        ("survival", {}),
+    ],
+)
 def test_held_out_predictions_of_a_fold_do_not_depend_on_its_labels(target, design):
     """Exchange and replace labels inside a fold: with fixed folds, its predictions keep every bit, for all kinds.
 
@@ -253,7 +260,7 @@ def test_noise_numbers_score_at_chance_or_below():
 def test_noise_with_a_class_of_two_is_at_chance():
     """Compare mean held-out probabilities of the true class of both classes with one half."""
     accuracies = []
-    for seed in range(24):
+    for seed in range(16):
         codes = np.array([0, 0] + [1] * 6)
         ensemble = small(random_state=seed).fit(noise(8, seed), codes)
         assert ensemble.fitted_.design == []
@@ -272,14 +279,14 @@ def test_a_class_of_one_is_an_error():
 # Numeric edge cases
 
 
-@pytest.mark.parametrize("factor", [1e300, 1e-300, 3e3])
-def test_numbers_of_any_size_give_scaled_predictions(factor):
-    options = {"kinds": KINDS, "max_epochs": 2, "cv": FOLDS}
+def test_numbers_of_any_size_give_scaled_predictions():
+    options = {"kinds": KINDS, "max_epochs": 2, "cv": FOLDS, "n_members": 2}
     first = TransportRegressor(small(**options)).fit(D, VALUES)
-    second = TransportRegressor(small(**options)).fit(D, VALUES * factor)
-    assert_allclose(second.ensemble_.held_out_ / factor, first.ensemble_.held_out_, rtol=1e-6)
-    assert second.ensemble_.score_ == pytest.approx(first.ensemble_.score_, abs=1e-6)
-    assert_allclose(second.predict(D[:3]) / factor, first.predict(D[:3]), rtol=1e-6)
+    for factor in (1e300, 1e-300, 3e3):
+        second = TransportRegressor(small(**options)).fit(D, VALUES * factor)
+        assert_allclose(second.ensemble_.held_out_ / factor, first.ensemble_.held_out_, rtol=1e-6)
+        assert second.ensemble_.score_ == pytest.approx(first.ensemble_.score_, abs=1e-6)
+        assert_allclose(second.predict(D[:3]) / factor, first.predict(D[:3]), rtol=1e-6)
 
 
 def test_units_and_offsets_of_features_change_nothing():

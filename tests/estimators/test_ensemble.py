@@ -154,10 +154,14 @@ def test_a_second_fit_forgets_the_names_of_the_first():
 # scikit-learn
 
 
+# On hundreds of rows; sparse points are tested in ensemble/test_fit.py on small cohorts.
+SLOW = {"check_estimator_sparse_array", "check_estimator_sparse_matrix"}
+
+
 @pytest.mark.filterwarnings("ignore")  # a part of the labels is noise
 @parametrize_with_checks([GroundMetricEnsemble(1, kinds=["univariate"])])
 def test_scikit_learns_own_checks(estimator, check):
-    if getattr(check, "func", check).__name__ != "check_estimator_sparse_array":  # as of sparse matrices, and slow
+    if getattr(check, "func", check).__name__ not in SLOW:
         check(estimator)
 
 

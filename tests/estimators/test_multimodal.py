@@ -60,10 +60,10 @@ def test_a_modality_of_noise_hardly_counts():
 
 
 def test_modalities_that_each_tell_a_part_do_better_together():
-    """Compare held-out accuracy with that of the better modality, and score new samples, as means of four cohorts."""
+    """Compare held-out accuracy with that of the better modality, and score new samples, as means of two cohorts."""
     y, truth = np.arange(36) % 3, np.arange(30) % 3
     gains, scores = [], []
-    for seed in (3, 13, 23, 33):
+    for seed in (3, 13):
         X = modalities(36, seed, values=(y == 0, y == 2), shifts=(2.5, 2.5))
         result = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
         assert min(result.weights_.values()) > 0.25

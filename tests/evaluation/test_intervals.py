@@ -139,7 +139,7 @@ def cross_validated(x, y, patients, splits):
     return Predictions(y, patients, counts, tables, share), values
 
 
-def scores_on_new_patients(y, effect, cv, per_patient, n_cohorts=100):
+def scores_on_new_patients(y, effect, cv, per_patient, n_cohorts=50):
     """Mean scores on 200 new patients, over training sets of the size of the training parts."""
     random, results = np.random.default_rng(1), []
     for seed in range(n_cohorts):

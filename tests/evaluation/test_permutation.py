@@ -17,6 +17,8 @@ from groundmetric.evaluation.permutation import combined_p_value, prepare_test
 
 from .methods import failing, means, oracle, tiny_cohort
 
+pytestmark = pytest.mark.usefixtures("fewer_permutations")
+
 D, y = tiny_cohort()
 
 
@@ -311,16 +313,6 @@ def test_numbers_of_points_are_no_association():
         test = permutation_test(SMALL, cells, y, statistic="association", n_permutations=19, random_state=seed)
         p.append(test.p)
     assert np.sum(np.array(p) <= 0.1) <= binom.ppf(0.999, len(p), 0.1)
-
-
-def test_an_ensemble_finds_nothing_where_labels_say_nothing():
-    """Check the combined p-value and that of the map, from refits; each of both fails by chance in 0.1 % of runs."""
-    tests = [
-        permutation_test(SMALL, *_ensemble_cohort(seed, 0.0), n_permutations=4, random_state=seed) for seed in range(12)
-    ]
-    for p in ([test.p for test in tests], [test.p_values["map separation"] for test in tests]):
-        assert np.sum(np.array(p) <= 0.2) <= binom.ppf(0.999, 12, 0.2)
-        assert max(p) > 0.3
 
 
 def test_many_weak_features_are_found_by_association():

@@ -73,7 +73,7 @@ def test_a_planted_type_carries_all_and_the_others_nothing(seed):
 
 def test_of_an_ensemble_pairs_are_compared_by_members_trained_on_neither(monkeypatch):
     D, y, _ = simulated(0)
-    ensemble = gm.GroundMetricEnsemble(14, kinds=["univariate", "anova"], random_state=0).fit(D, y)
+    ensemble = gm.GroundMetricEnsemble(4, kinds=["univariate", "anova"], random_state=0).fit(D, y)
     components = [member.metric(ensemble.fitted_.geometries[""]).components for member in ensemble.members_]
     asked = []
     original = flows.for_each_pair

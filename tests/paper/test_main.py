@@ -1,7 +1,5 @@
 """`python -m paper`: sections by name, the folder of the data, and errors in a line."""
 
-import json
-
 import pytest
 
 from paper import SECTIONS
@@ -12,15 +10,6 @@ def test_the_help_names_the_sections_that_there_are(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert ", ".join(SECTIONS) in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_quick_section(tmp_path, capsys):
-    assert main(["timing", "--quick", "-o", str(tmp_path)]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == "timing          done\n"
-    assert "wrote results.md, results/timing.csv" in printed.err
-    assert main(["timing", "--quick", "-o", str(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["files"] == ["results.md", "results/timing.csv"]
 
 
 def test_bad_input_is_said_in_a_line(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import groundmetric as gm
 from paper import reproduce
 from paper import run as running
+from paper.__main__ import main
 from paper.classification import classification
 from paper.protocol import DEFAULTS, SCRIPTS, SEARCH, Plan, halves, methods_of_the_paper, synthetic
 from paper.real import real
@@ -47,6 +49,17 @@ def test_finished_work_is_not_done_again(folder, monkeypatch):
     monkeypatch.setattr("paper.tasks._call", refuse)
     reproduce(["timing"], folder, quick=True)
     assert (folder / "results.md").read_text() == before
+
+
+def test_the_command_makes_a_section(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "run")  # with its finished work
+    command = ["timing", "--quick", "-o", str(tmp_path / "run")]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["timing          done", "surface         done"]
+    assert "wrote results.md, " in printed.err
+    assert main([*command, "--json"]) == 0
+    assert {"results.md", "results/timing.csv"} <= set(json.loads(capsys.readouterr().out)["files"])
 
 
 def test_finished_work_is_hidden_from_git(folder):

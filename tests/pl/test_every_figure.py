@@ -45,32 +45,16 @@ def test_returns_the_axes_it_was_given(plot, ax):
 
 
 @every_plot
-def test_makes_axes_of_the_width_of_a_column(plot):
-    figure = plot().figure
-    assert figure.get_size_inches()[0] == pytest.approx(3.3)
-    figure.canvas.draw()
-
-
-@every_plot
-def test_leaves_the_settings_of_matplotlib_alone(plot):
+def test_its_own_figure_has_the_width_of_a_column_labels_and_nothing_outside(plot):
     before = dict(mpl.rcParams)
-    plot()
-    assert dict(mpl.rcParams) == before
-
-
-@every_plot
-def test_nothing_sticks_out_of_the_figure(plot):
-    figure = plot().figure
-    figure.canvas.draw()
-    box = figure.get_tightbbox()
-    assert box.x0 >= -0.01
-    assert box.x1 <= figure.get_size_inches()[0] + 0.01
-
-
-@every_plot
-def test_axes_are_labelled_and_legends_lie_outside_of_the_data(plot):
     ax = plot()
+    assert dict(mpl.rcParams) == before
+    width = ax.figure.get_size_inches()[0]
+    assert width == pytest.approx(3.3)
     ax.figure.canvas.draw()
+    box = ax.figure.get_tightbbox()
+    assert box.x0 >= -0.01
+    assert box.x1 <= width + 0.01
     if ax.child_axes:  # a heat map is labelled by its colours
         assert ax.child_axes[-1].get_ylabel() == "distance"
     else:

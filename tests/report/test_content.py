@@ -142,7 +142,15 @@ def test_predicted_numbers_are_shown_without_a_confusion_matrix():
 def test_ordered_text_labels_are_shown_from_low_to_high():
     order = ("severe", "mild", "none")
     cells = gm.datasets.make_cohort(4, 20, 60, conditions=order, n_markers=5, random_state=0)
-    gm.tl.learn(cells, "sample", "condition", target="ordered", order=["none", "mild", "severe"], n_members=2)
+    gm.tl.learn(
+        cells,
+        "sample",
+        "condition",
+        target="ordered",
+        order=["none", "mild", "severe"],
+        n_members=2,
+        kinds=["univariate"],
+    )
     run = Run(cells, gm.tl.samples(cells), None, {})
     samples = sample_map(run, None)
     assert samples.columns[0].values == ["none", "mild", "severe"]

@@ -22,6 +22,8 @@ from groundmetric.report.run import Evaluation, Run, Steps
 
 from .conftest import NAMES, SCRIPT
 
+pytestmark = pytest.mark.usefixtures("fewer_permutations")
+
 
 class Page(HTMLParser):
     def __init__(self, text):
@@ -205,7 +207,7 @@ def runs():
     runs = {}
     for method in ("ensemble", "ggml"):
         cells = gm.datasets.make_cohort(4, 20, 150, random_state=0)
-        limits = {"n_members": 2} if method == "ensemble" else {"max_epochs": 5}
+        limits = {"n_members": 2, "max_epochs": 2} if method == "ensemble" else {"max_epochs": 5}
         gm.tl.learn(cells, "sample", "condition", method=method, **limits)
         runs[method] = Run(cells, gm.tl.samples(cells), cells, {})
     return runs

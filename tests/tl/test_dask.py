@@ -11,7 +11,10 @@ import groundmetric as gm
 
 da = pytest.importorskip("dask.array")
 
-OPTIONS = {"sample_key": "sample", "label_key": "condition", "n_cells": 20, "max_epochs": 3, "n_members": 2}
+OPTIONS = {
+    "sample_key": "sample", "label_key": "condition", "n_cells": 20, "max_epochs": 3, "n_members": 2,
+    "kinds": ["univariate", "learned"],
+}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore:.*max_epochs")
 KINDS = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "dense": lambda matrix: matrix.toarray()}
 
@@ -30,8 +33,10 @@ def in_blocks(adata, kind, rows=100, columns=None):
     return copy
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("chunks", [(100, None), (593, 40), (37, 64)], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "chunks"),
+    [("csr", (100, None)), ("csr", (593, 40)), ("csr", (37, 64)), ("csc", (37, 64)), ("dense", (37, 64))],
+)
 def test_genes_metric_and_distances_are_those_of_memory(cells, kind, chunks):
     blocks = in_blocks(cells, kind, *chunks)
     cells.X = KINDS[kind](cells.X)

@@ -11,10 +11,10 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric._internal.validation import ParameterError
+from groundmetric._internal.validation import AlignmentError, ParameterError
 from groundmetric.tl.learn import make_learner
 
-FAST = {"max_epochs": 4, "n_cells": 30, "n_members": 2}
+FAST = {"max_epochs": 4, "n_cells": 30, "n_members": 2, "kinds": ["univariate", "learned"]}
 SINGLE = {"max_epochs": 4, "n_cells": 30, "method": "ggml"}
 
 
@@ -110,15 +110,16 @@ def test_patients_are_not_divided(cohort):
         divided = learn(cohort.copy(), n_members=4)
     D, y = distributions_of(grouped)
     donors = cohort.obs.drop_duplicates("sample").set_index("sample")["donor"].loc[D.names].tolist()
-    ensemble = gm.GroundMetricEnsemble(4, max_epochs=4, random_state=0).fit(D, y, groups=donors)
+    ensemble = gm.GroundMetricEnsemble(4, kinds=FAST["kinds"], max_epochs=4, random_state=0).fit(D, y, groups=donors)
     np.testing.assert_array_equal(ensemble.held_out_, grouped.uns["groundmetric"]["ensemble"]["held_out"])
     assert not np.array_equal(ensemble.held_out_, divided.uns["groundmetric"]["ensemble"]["held_out"])
     assert grouped.uns["groundmetric"]["params"]["group_key"] == "donor"
     with pytest.raises(ParameterError) as caught:
         learn(cohort, group_key="doner")
     assert (caught.value.parameter, caught.value.value) == ("group_key", "doner")
-    with pytest.raises(ValueError, match="group_key is 'cell_type', but sample"):
+    with pytest.raises(ParameterError) as caught:
         learn(cohort, group_key="cell_type")
+    assert (caught.value.parameter, caught.value.value) == ("group_key", "cell_type")
 
 
 @pytest.mark.parametrize(
@@ -132,15 +133,15 @@ def test_patients_are_not_divided(cohort):
     ],
 )
 def test_an_option_of_the_other_method_is_an_error_that_names_it(cohort, method, options, owner):
-    with pytest.raises(ValueError, match=next(iter(options))) as caught:
+    with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, "sample", "condition", method=method, **options)
     assert (caught.value.parameter, caught.value.remedy) == (next(iter(options)), {"method": owner})
 
 
 def test_an_unknown_method_is_named(cohort):
-    with pytest.raises(ValueError, match="expected one of 'ensemble', 'ggml'") as caught:
+    with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, "sample", "condition", method="forest")
-    assert caught.value.parameter == "method"
+    assert (caught.value.parameter, caught.value.value) == ("method", "forest")
 
 
 @pytest.mark.parametrize("method", ["ensemble", "ggml"])
@@ -204,9 +205,9 @@ def test_designs_that_make_results_unreliable_give_a_warning(columns, message):
 
 def test_a_label_of_one_sample_needs_a_single_learner(cohort):
     cohort.obs["condition"] = np.where(cohort.obs["sample"] == "S01", "rare", cohort.obs["condition"])
-    with pytest.raises(ValueError, match=r"label_key is 'condition', but label 'rare' has a single sample") as caught:
+    with pytest.raises(ParameterError) as caught:
         learn(cohort)
-    assert caught.value.remedy == {"method": "ggml"}
+    assert (caught.value.parameter, caught.value.remedy) == ("label_key", {"method": "ggml"})
 
 
 def test_it_is_the_plain_learner_on_the_drawn_cells_and_selected_genes(learned_by_one):
@@ -250,7 +251,7 @@ def test_every_format_and_place_gives_the_same_metric(cohort, kind, tmp_path):
     cohort.write_h5ad(path)
     before = path.read_bytes()
     backed = ad.read_h5ad(path, backed="r")
-    parts = [gm.tl.learn(location, "sample", "condition", **FAST) for location in (path, str(path))]
+    parts = [gm.tl.learn(str(path), "sample", "condition", **FAST)]
     with pytest.warns(UserWarning, match="adata is backed"):
         parts.append(gm.tl.learn(backed, "sample", "condition", **FAST))
     parts.append(gm.tl.learn(path, "sample", "condition", layer="mine", **FAST))
@@ -318,8 +319,9 @@ def test_a_representation_can_be_learned_on(cohort):
     np.testing.assert_allclose(cohort.obsm["X_groundmetric"], metric.project(Z), rtol=1e-6)
     assert not list(cohort.varm)
     assert "groundmetric_importance" not in cohort.var
-    with pytest.raises(ValueError, match="excludes layer and genes"):
+    with pytest.raises(ParameterError) as caught:
         learn(cohort, use_rep="X_mine", genes="all")
+    assert (caught.value.parameter, caught.value.value) == ("use_rep", "X_mine")
 
 
 def test_key_added(cohort):
@@ -355,14 +357,12 @@ def test_nothing_is_learned_from_samples_without_a_label(cohort):
         assert "S02" not in adata.uns["groundmetric"]["labels"]["samples"]
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [(None, "missing for all cells"), ("ill", "all samples have the label 'ill'")],
-)
-def test_labels_that_teach_nothing(cohort, labels, message):
+@pytest.mark.parametrize("labels", [None, "ill"])
+def test_labels_that_teach_nothing(cohort, labels):
     cohort.obs["condition"] = pd.Series(labels, index=cohort.obs_names, dtype=object)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ParameterError) as caught:
         learn(cohort)
+    assert (caught.value.parameter, caught.value.value) == ("label_key", "condition")
 
 
 def test_genes_by_rule_column_list_or_mask(cohort):
@@ -381,8 +381,9 @@ def test_a_mask_with_names_marks_the_genes_of_these_names(cohort):
     programme = cohort.var_names[cohort.var["programme"]].tolist()
     mask = cohort.var["programme"].astype(bool).sort_index(ascending=False)
     assert gm.get.metric(learn(cohort.copy(), genes=mask)).features == programme
-    with pytest.raises(ValueError, match=r"genes has names other than the 150 genes: missing"):
+    with pytest.raises(AlignmentError) as caught:
         learn(cohort, genes=mask.iloc[1:])
+    assert (caught.value.parameter, caught.value.missing) == ("genes", [mask.index[0]])
 
 
 def test_marks_of_select_genes_are_found_in_a_file(cohort, tmp_path):
@@ -395,14 +396,23 @@ def test_marks_of_select_genes_are_found_in_a_file(cohort, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("genes", "value"),
+    [
+        ("varience", "varience"), ("highly_variable", "highly_variable"), ("marker_of", "marker_of"),
+        (np.zeros(150, bool), "given"),
+    ],
+)  # fmt: skip
+def test_genes_that_select_nothing_are_refused(cohort, genes, value):
+    with pytest.raises(ParameterError) as caught:
+        learn(cohort, genes=genes)
+    assert (caught.value.parameter, caught.value.value) == ("genes", value)
+
+
+@pytest.mark.parametrize(
     ("genes", "message"),
     [
-        ("varience", r"neither a rule nor a column of var: there are 'variance'"),
-        ("highly_variable", r"run sc\.pp\.highly_variable_genes\(adata\) first"),
-        ("marker_of", "holds category: expected True and False"),
         (["PROG01", "PRG02"], r"names that are not in var_names \(1, e\.g\. 'PRG02'\): there are 'PROG02'"),
         (np.ones(3, bool), r"mask of shape \(3,\): expected an entry for each of 150"),
-        (np.zeros(150, bool), "selects no gene"),
     ],
 )
 def test_invalid_genes_are_refused(cohort, genes, message):
@@ -480,8 +490,9 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
 
 @pytest.mark.parametrize("options", [{"cost": "manhattan"}, {"form": gm.learning.Mapped("anything")}])
 def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
-    with pytest.raises(ValueError, match="use GroundMetricLearner on Distributions"):
+    with pytest.raises(ParameterError) as caught:
         make_learner("ggml", options, 0)
+    assert {caught.value.parameter: caught.value.value} == options
 
 
 def test_an_order_of_labels_means_ordered_categories(cohort):
@@ -496,20 +507,19 @@ def test_an_order_of_labels_means_ordered_categories(cohort):
         assert cohort.uns["groundmetric"]["params"]["order"].tolist() == order
         return gm.get.metric(cohort).components
 
-    with pytest.raises(ValueError, match="label_key is 'grade', which holds text without an order") as caught:
+    with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, "sample", "grade", target="ordered", **options)
+    assert caught.value.parameter == "label_key"
     assert caught.value.remedy == {"order": ["mild", "moderate", "severe"]}
     first, second = components(["mild", "moderate", "severe"]), components(["moderate", "mild", "severe"])
     assert not np.array_equal(first, second)
     cohort.obs["grade"] = pd.Categorical(cohort.obs["grade"], ["mild", "moderate", "severe"], ordered=True)
     gm.tl.learn(cohort, "sample", "grade", target="ordered", **options)
     np.testing.assert_array_equal(gm.get.metric(cohort).components, first)
-    for order, message in (
-        (["mild", "moderate"], "which lacks 'severe': expected the labels of obs"),
-        (["mild", "moderate", "severe", "mild"], "which has a label twice"),
-    ):
-        with pytest.raises(ValueError, match=message):
+    for order in (["mild", "moderate"], ["mild", "moderate", "severe", "mild"]):
+        with pytest.raises(ParameterError) as caught:
             gm.tl.learn(cohort, "sample", "grade", order=order, **options)
+        assert (caught.value.parameter, caught.value.value) == ("order", order)
 
 
 def test_genes_may_be_a_number_of_the_most_variable(cohort):
@@ -524,7 +534,6 @@ def test_genes_may_be_a_number_of_the_most_variable(cohort):
 
 def test_numbers_with_fractions_are_not_classes(cohort):
     cohort.obs["age"] = cohort.obs["sample"].cat.codes / 3.0 if hasattr(cohort.obs["sample"], "cat") else 0.5
-    with pytest.raises(
-        ValueError, match=r"label_key is 'age', which holds .* rather than classes: give target='ordered'"
-    ):
+    with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, "sample", "age")
+    assert (caught.value.parameter, caught.value.remedy) == ("label_key", {"target": "ordered"})

@@ -192,7 +192,7 @@ def test_stages_of_a_disease_come_in_their_order():
         5, 50, 120, conditions=["well", "mild", "severe"], cell_types=["A", "B"], n_markers=5, n_programme_genes=15,
         programme_strength=3.0, batch_strength=0.0, random_state=0,
     )  # fmt: skip
-    gm.tl.learn(cohort, "sample", "condition", max_epochs=15)
+    gm.tl.learn(cohort, "sample", "condition", max_epochs=15, n_members=4)
     table = gm.tl.samples(cohort)
     gm.tl.trajectory(table, "well")
     stage = table.obs["condition"].map({"well": 0, "mild": 1, "severe": 2}).astype(int)

@@ -55,7 +55,7 @@ FORMS = {
 
 
 @given(barred_problems(), st.sampled_from([1e3, 1e9, 1e12, 1e18, 1e30, 1e100, 1e290]), st.sampled_from(sorted(FORMS)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples)
 def test_barriers_of_any_height_are_as_if_the_arcs_were_not_there(problem, barrier, form):
     cost, a, b = problem
     if form == "of the largest" and max(a) != max(b):
@@ -73,7 +73,7 @@ def test_barriers_of_any_height_are_as_if_the_arcs_were_not_there(problem, barri
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.sampled_from([1e6, 1e12, 1e18, 1e100]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 def test_masses_that_match_but_for_their_last_digits_cross_no_barrier(seed, n, barrier):
     """Any masses, and the same in another order after a detour that costs them their last digits."""
     rng = np.random.default_rng(seed)
@@ -104,7 +104,7 @@ def test_last_digits_that_add_up_are_nearly_always_dropped():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 6), st.sampled_from([0, 10, 19, 25]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples)
 def test_bounds_hold_the_value_in_rational_arithmetic(seed, n, m, decades):
     """Masses of any size, every digit of them meant."""
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
@@ -131,7 +131,6 @@ def test_float32_and_integers_are_taken_as_they_are():
 @given(
     st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 60), st.integers(1, 4), st.booleans(), st.booleans()
 )
-@settings(max_examples=60)
 def test_any_points(seed, n, m, k, lattice, weighted):
     rng = np.random.default_rng(seed)
     draw = (lambda size: rng.integers(-2, 3, size) + 0.0) if lattice else (lambda size: rng.normal(size=size))
@@ -173,7 +172,6 @@ def test_a_tolerance_is_kept(tolerance):
 
 
 @given(st.integers(1, 700), st.integers(1, 3), st.integers(0, 10**6))
-@settings(max_examples=30)
 def test_halving_orders_all_points_and_groups_keep_mass_and_mean(n, k, seed):
     rng = np.random.default_rng(seed)
     points, units = rng.normal(size=(n, k)), rng.integers(1, 9, n)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundmetric._internal.parallel import Threads
@@ -33,7 +33,6 @@ def test_bounds_are_never_above_the_values(cost, k, weights):
 
 
 @given(cohorts(n_distributions=4), st.sampled_from(list(Cost)))
-@settings(max_examples=60)
 def test_bounds_hold_for_any_distributions(D, cost):
     by_lines, by_potentials, exact = bounds_and_values(D.with_mass(), cost)
     assert (by_lines <= exact).all()

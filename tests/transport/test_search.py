@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -177,7 +177,6 @@ def test_nearest_needs_only_that_bounds_are_below(seed, n_queries, n_candidates,
 
 
 @given(cohorts(n_distributions=9), st.integers(1, 8))
-@settings(max_examples=40)
 def test_neighbours_of_any_distributions(D, n_neighbors):
     """Points that coincide, distances that tie, masses of 0."""
     assert_nearest(D, None, n_neighbors)
