@@ -141,7 +141,7 @@ def accuracy() -> list[dict]:
 
 
 if __name__ == "__main__":
-    from sections import table
+    from measuring import table
 
     sizes = [int(number) for number in sys.argv[1:]]
     print(table([simulated(*sizes)] if sizes else run()))

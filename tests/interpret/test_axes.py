@@ -63,7 +63,7 @@ def test_what_cannot_be_read(modes):
         canonical_axes(metric, D, y, annotation="type")
     with pytest.raises(ValueError, match="no class has two distributions"):
         canonical_axes(metric, D[[0, 3]], [0, 1])
-    with pytest.raises(TypeError, match="of='matrices'"):
+    with pytest.raises(TypeError):
         canonical_axes(metric.blend(gm.GroundMetric.euclidean(3)), D, y)
     kinds = np.full(D.points.shape[0], "a", dtype=object)
     kinds[:2] = None
