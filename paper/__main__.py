@@ -1,17 +1,12 @@
-"""Command line of the paper's experiments: `python -m paper [SECTION ...] [--quick] [--data DIR] [-o DIR]`."""
+"""Command line of the paper's experiments: `python -m paper [SECTION ...] [--quick] [-o DIR]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-# Folder of the real data sets: this variable, or a sibling of the checkout.
-DATA_VARIABLE, DATA_BESIDE = "GROUNDMETRIC_DATA", Path("../shared/data")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,8 +29,8 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     from .run import reproduce  # heavy, and not needed for --help
 
     return reproduce(
-        options.sections, options.output, n_jobs=options.jobs, quick=options.quick, data=data_folder(options.data),
-        seed=options.seed, verbose=1, log=log,
+        options.sections, options.output, n_jobs=options.jobs, quick=options.quick, seed=options.seed, verbose=1,
+        log=log,
     )  # fmt: skip
 
 
@@ -44,29 +39,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m paper",
         description="Run the paper's experiments; an interrupted run is continued.",
     )
-    sections = "classification, clustering, timing, figures, surface, real"
+    sections = "classification, clustering, timing, figures, surface"
     parser.add_argument("sections", metavar="SECTION", nargs="*", help=f"some of {sections} (all)")
     parser.add_argument("-o", "--output", metavar="DIR", default="reproduced",
                         help="folder for results.md and results/ (%(default)s)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a rehearsal in a minute or two; its numbers mean nothing")
-    parser.add_argument("--data", metavar="DIR",
-                        help=f"folder of the real data sets (${DATA_VARIABLE}, or {DATA_BESIDE} if there)")  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of data, splits and learners (%(default)s)")
     parser.add_argument("--jobs", metavar="N", type=int, default=None, help="processes; -1: one per core (1)")
     parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     return parser
-
-
-def data_folder(values: str | None) -> Path | None:
-    """Return the folder of the real data sets; None if it is neither named nor a sibling of the checkout."""
-    named = values or os.environ.get(DATA_VARIABLE)
-    if named is None:
-        return DATA_BESIDE if DATA_BESIDE.is_dir() else None
-    if not Path(named).is_dir():
-        raise ValueError(
-            f"{'--data' if values else '$' + DATA_VARIABLE} {named!r} is not a folder: give the folder of the data"
-        )
-    return Path(named)
 
 
 def summary(sections: dict[str, Any]) -> str:
@@ -78,9 +59,6 @@ def _headline(section: str, content: dict[str, Any]) -> str:
     if section == "classification":
         scores = {data: study["rows"]["GGML"]["distributions"]["mean"] for data, study in content.items()}
         return f"accuracy of GGML: {', '.join(f'{data} {score:.2f}' for data, score in scores.items())}"
-    if section == "real":
-        absent = len(content["absent"])
-        return f"{len(content['sets'])} data sets" + (f", {absent} absent" if absent else "")
     return "done"
 
 

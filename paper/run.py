@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,16 @@ from groundmetric._internal.cache import Cache
 from groundmetric._internal.files import write_whole
 from groundmetric._internal.tables import plain
 
-from . import ablations, classification, clustering, figures, real
+from . import ablations, classification, clustering, figures
 from .protocol import Plan
 from .tables import prose
 
 # In the order in which they run: fast and important sections first.
-SECTIONS = ("classification", "clustering", "timing", "figures", "surface", "real")
+SECTIONS = ("classification", "clustering", "timing", "figures", "surface")
 # How each becomes paragraphs, in the order of the page.
 _PARAGRAPHS: dict[str, Callable[[Any, Path], list[str]]] = {
     "classification": classification.classification, "clustering": clustering.clustering,
-    "surface": ablations.surface, "timing": ablations.timing, "figures": figures.figures, "real": real.real,
+    "surface": ablations.surface, "timing": ablations.timing, "figures": figures.figures,
 }  # fmt: skip
 MARK = "<!-- written by `make paper`: edits are lost when it runs again -->"
 # Finished work, in the folder of the page, with its own .gitignore.
@@ -36,7 +35,6 @@ def reproduce(
     *,
     n_jobs: int | None = None,
     quick: bool = False,
-    data: str | os.PathLike[str] | None = None,
     seed: int = 0,
     verbose: int = 0,
     log: Callable[[str], None] = lambda line: None,
@@ -49,15 +47,13 @@ def reproduce(
     Parameters
     ----------
     sections : sequence of str
-        Some of "classification", "clustering", "timing", "figures", "surface", "real"; none: all.
+        Some of "classification", "clustering", "timing", "figures", "surface"; none: all.
     output : path
         Folder of results.md.
     n_jobs : int or None
         Processes; the timing is always done one by one.
     quick : bool
         A rehearsal of everything in a minute or two, with numbers that mean nothing.
-    data : path or None
-        Folder of the real data sets; without, the section "real" says that they are absent.
     seed : int
         Of data, splits and learners.
     verbose : int
@@ -77,25 +73,20 @@ def reproduce(
     folder = Path(output)
     check_output(folder)
     cache = _cache(folder, quick, seed)
-    plan = Plan(cache.path, n_jobs, quick, None if data is None else Path(data), seed, verbose, log)
+    plan = Plan(cache.path, n_jobs, quick, seed, verbose, log)
     files: list[str] = []
-
-    def keep(section: str, result: dict[str, Any]) -> None:
-        cache.put_json(f"section {section}", plain(result))
-        files[:] = write_page(_finished(cache), folder, quick=quick, version=__version__)
 
     for section in chosen:
         started = time.perf_counter()
-        keep(section, _run(section, plan, folder / "results", partial(keep, section)))
+        cache.put_json(f"section {section}", plain(_run(section, plan, folder / "results")))
+        files = write_page(_finished(cache), folder, quick=quick, version=__version__)
         log(f"{section}: done in {time.perf_counter() - started:.0f} s; wrote {folder / 'results.md'}")
     return {"sections": _finished(cache), "files": files}
 
 
-def _run(section: str, plan: Plan, pictures: Path, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _run(section: str, plan: Plan, pictures: Path) -> dict[str, Any]:
     if section == "figures":
         return figures.run(plan, pictures)
-    if section == "real":
-        return real.run(plan, keep)
     steps = {
         "classification": classification.run, "clustering": clustering.run,
         "timing": ablations.run_timing, "surface": ablations.run_surface,
@@ -124,8 +115,9 @@ def _intro(quick: bool, version: str) -> str:
     warning = "**A quick run: few points, splits, settings and epochs. Its numbers say nothing but that it runs.**"
     return prose(
         """The experiments of the paper (Kühn & Schaub, *Global Ground Metric Learning with Applications to scRNA data*,
-        AISTATS 2025) on its synthetic data, and some on real data, run and written by `make paper` (version
-        {version}). The tables show the published figures and ours; all tables are in `results/` as CSV. {warning}""",
+        AISTATS 2025) on its synthetic data, run and written by `make paper` (version {version}). The tables show the
+        published figures and ours; all tables are in `results/` as CSV. [Accuracy on real
+        cohorts](new_patients.md#accuracy-on-real-and-simulated-cohorts) is measured elsewhere. {warning}""",
         version=version,
         warning=warning if quick else "",
     ).rstrip()

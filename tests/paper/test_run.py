@@ -13,7 +13,6 @@ from paper import run as running
 from paper.__main__ import main
 from paper.classification import classification
 from paper.protocol import DEFAULTS, SCRIPTS, SEARCH, Plan, halves, methods_of_the_paper, synthetic
-from paper.real import real
 from paper.run import MARK, write_page
 
 
@@ -78,14 +77,6 @@ def test_an_unknown_section_is_named(tmp_path):
         reproduce(["tables"], tmp_path)
 
 
-def test_without_data_the_real_section_says_so(tmp_path):
-    messages = []
-    outcome = reproduce(["real"], tmp_path, data=None, log=messages.append)
-    assert len(outcome["sections"]["real"]["absent"]) == 6
-    assert "left out" in messages[0]
-    assert "kang_ifnb_pbmc_16samples.h5ad" in (tmp_path / "results.md").read_text()
-
-
 def test_methods_are_those_of_the_paper(tmp_path):
     names = list(methods_of_the_paper(Plan(tmp_path / "cache")))
     assert names[:5] == [SEARCH, DEFAULTS, "Euclidean", "Manhattan", "Cosine"]
@@ -144,38 +135,3 @@ def test_findings_are_json(folder):
 
     for path in (folder / running.WORK).rglob("*.json"):
         json.loads(path.read_text(), parse_constant=refuse)
-
-
-def real_study(balanced_accuracy):
-    rows = {
-        name: {
-            "status": "ok",
-            "seconds": 1.0,
-            "balanced_accuracy": {"mean": value, "sd": 0.1, "low": value - 0.1, "high": value + 0.1},
-        }
-        for name, value in balanced_accuracy.items()
-    }
-    return {
-        "about": "cells of patients",
-        "score": "balanced_accuracy",
-        "class_weight": "balanced",
-        "n_samples": 20,
-        "n_points": 2000,
-        "n_features": 500,
-        "labels": {"ill": 10, "well": 10},
-        "splits": "5 folds",
-        "rows": rows,
-        "against_euclid": None,
-        "notes": [],
-    }
-
-
-def test_real_data_are_shown_with_components_of_the_training_part_and_of_all_cells(tmp_path):
-    outcome = {"sets": {"Blood": real_study({SEARCH: 0.6, "Euclidean": 0.5})}, "pending": [], "absent": []}
-    all_cells = {"Blood": real_study({SEARCH: 0.8, "Euclidean": 0.7})}
-    page = "\n".join(real(outcome | {"all cells": all_cells}, tmp_path))
-    assert "no method is better than GGML (0.60; Euclidean 0.50)" in page
-    assert "| Blood | balanced accuracy | 0.80 | 0.70 |" in page
-    with open(tmp_path / "real.csv", newline="") as file:
-        assert [row["data"] for row in csv.DictReader(file)] == ["Blood"] * 2 + ["Blood, components of all cells"] * 2
-    assert "all cells" not in "\n".join(real(outcome, tmp_path))  # kept from a run without them
