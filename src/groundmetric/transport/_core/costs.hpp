@@ -151,7 +151,7 @@ public:
     /// Points are shifted and scaled into the unit ball, where nothing overflows and underflow is below rounding.
     template <Cost cost>
     void fill(const StepPrices<cost>& prices) {
-        const auto [x, y] = prices;
+        const Matrix<const double> x = prices.x, y = prices.y;
         resize(x.rows, y.rows);
         const double reach = prices.reach();
         const std::span<const Index> used = used_components(x, y);
