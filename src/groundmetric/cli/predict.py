@@ -140,7 +140,7 @@ def summary(findings: dict[str, Any]) -> str:
             best = max(prediction["probabilities"].values(), default=None)
             row["probability"] = "-" if best is None else f"{best:.2f}"
         if "set" in prediction:
-            row["90 % set"] = prediction["set"] or "-"
+            row["90% set"] = prediction["set"] or "-"
         for name in ("number", "typicality"):
             if name in prediction:
                 row[name] = "-" if prediction[name] is None else f"{prediction[name]:.2f}"
@@ -153,7 +153,7 @@ def summary(findings: dict[str, Any]) -> str:
             "unlike all training samples"
         )
     if "set" in predictions[0]:
-        lines.append("90 % set: labels that are compatible with the sample; several labels: the data do not decide")
+        lines.append("90% set: labels that are compatible with the sample; several labels: the data do not decide")
         lines += sorted({f"all labels are in the set: {p['reason']}" for p in predictions if p.get("reason")})
     far = [prediction["sample"] for prediction in predictions if prediction.get("far")]
     if far:

@@ -158,7 +158,7 @@ class Comparison:
     """Comparison of methods on the same splits: scores, differences and predictions, as `compare` returns them.
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions, otherwise means
-    over splits. The 95 % intervals cover the score, on new patients of the same population, of the method trained on
+    over splits. The 95% intervals cover the score, on new patients of the same population, of the method trained on
     cohorts of the size of the training parts; patients are the outer groups or, without groups, the
     distributions. See `groundmetric.evaluation.intervals`.
 
@@ -578,7 +578,7 @@ def _paired_table(comparison: Comparison, reference: str | None, score: str, lev
     for method, (difference, adjusted) in comparison.against(reference, score, level).items():
         rows.append([method, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
     title = f"{reference} against each, {score_name(score)} of {level}"
-    return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
+    return f"### {title}\n\n" + tables.markdown(["method", "difference", "95% interval", "p", "p (Holm)"], rows)
 
 
 def _how_to_read(comparison: Comparison) -> Iterable[str]:
@@ -587,9 +587,9 @@ def _how_to_read(comparison: Comparison) -> Iterable[str]:
     units = "distributions" if comparison.groups is None else "outer groups"
     yield f"k-NN {votes}, k = {protocol.n_neighbors} among distributions, {protocol.n_point_neighbors} among points"
     if comparison.rounds is None:
-        yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95 % interval]"
+        yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95% interval]"
     else:
-        yield f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits [95 % interval]"
+        yield f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits [95% interval]"
     yield (
         f"intervals cover the score on new {units} from the same population, of the method trained on cohorts of the "
         f"size of the training parts (Wilson's interval for the effective number of {units}, widened because the "
@@ -619,7 +619,7 @@ def lead_in_words(name: str, value: float, low: float, high: float, p: float | N
         return "no interval of the difference"
     worse = high < 0 and p is not None and p < 0.05
     verdict = f"{name} is better" if low > 0 else f"{name} is worse" if worse else "no significant difference"
-    return f"{verdict} (difference {value:+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
+    return f"{verdict} (difference {value:+.2f}, 95% interval {low:+.2f} to {high:+.2f})"
 
 
 def _format_estimate(estimate: Estimate) -> str:
