@@ -56,32 +56,18 @@ _MAX_DENSE_POINTS = 10_000
 
 @dataclass(frozen=True)
 class Scaling:
-    """Label-free transformation of points, by which training and new distributions become comparable.
+    """Label-free transformation of points, by which training and new distributions become comparable."""
 
-    Attributes
-    ----------
-    seed : int
-        Seed of the subsamples.
-    n_points, n_marginal_points : int
-        Points per distribution in transport, and in statistics of single features.
-    centre, scale : array of shape (n_features,)
-        Mean and standard deviation of each feature over the subsamples; the scale of a constant feature is infinite.
-    axes : array of shape (n_components, n_features) or None
-        Principal axes of the standardised features for Euclidean transport; None: the features themselves.
-    width : float
-        Median distance between points in that space, the unit of the bandwidths of mean embeddings.
-    clusters : array of shape (n_clusters, n_components)
-        Centres of clusters of points in that space (k-means).
-    """
-
-    seed: int
-    n_points: int
-    n_marginal_points: int
-    centre: np.ndarray
-    scale: np.ndarray
+    seed: int  # of the subsamples
+    n_points: int  # points per distribution in transport
+    n_marginal_points: int  # points per distribution in statistics of single features
+    centre: np.ndarray  # mean of each feature over the subsamples
+    scale: np.ndarray  # standard deviation of each feature; infinite for a constant feature
+    # Principal axes of the standardised features for Euclidean transport, (n_components, n_features); None: the
+    # features themselves.
     axes: np.ndarray | None
-    width: float
-    clusters: np.ndarray
+    width: float  # median distance between points in that space, the unit of the bandwidths of mean embeddings
+    clusters: np.ndarray  # centres of clusters of points in that space (k-means)
 
     @classmethod
     def fit(cls, D: Distributions, seed: int, max_points: int) -> Scaling:
@@ -146,16 +132,8 @@ class Scaling:
 class Description:
     """Equal-sized subsamples of distributions, and the features of distributions that views use.
 
-    Attributes
-    ----------
-    scaling : Scaling
-        The transformation.
-    drawn : Distributions
-        Points for statistics of single features, in the units of the input.
-    transported : Distributions
-        Points for transport, in the units of the input.
-    sizes : array of shape (n_distributions,)
-        Number of points before the draw.
+    `drawn` are points for statistics of single features, `transported` points for transport, both in the units of the
+    input; `sizes` are the numbers of points before the draw.
     """
 
     def __init__(self, scaling: Scaling, drawn: Distributions, transported: Distributions, sizes: np.ndarray) -> None:
@@ -165,7 +143,7 @@ class Description:
         return len(self.transported)
 
     def subset(self, rows: np.ndarray) -> Description:
-        """Return the description of some of the distributions; features of single distributions are not recomputed."""
+        """Return the description of some distributions; features of single distributions are not computed again."""
         part = Description(self.scaling, self.drawn[rows], self.transported[rows], self.sizes[rows])
         for name in ("means", "deviations", "embedding", "composition", "quantiles"):
             setattr(part, name, getattr(self, name)[rows])
@@ -265,13 +243,7 @@ class Description:
 
 
 class StoredDescription(Description):
-    """Training distributions from a file: standardised points and quantile functions of features that members use.
-
-    Attributes
-    ----------
-    used : array of int
-        Features that members use, in ascending order.
-    """
+    """Training distributions from a file: standardised points and quantiles of the features `used` by members."""
 
     def __init__(self, scaling: Scaling, used: np.ndarray, points: Distributions, quantiles: np.ndarray) -> None:
         super().__init__(scaling, points, points, points.sizes)
@@ -299,35 +271,8 @@ class StoredDescription(Description):
 class Geometry:
     """The training distributions of an ensemble without their labels.
 
-    Parameters
-    ----------
-    D : Distributions
-        Training distributions, in the order of their names.
-    seed : int
-        Seed of the subsamples.
-    max_points : int
-        Points per distribution in transport, at most.
-    strata : array of int of shape (n_distributions,) or None, default=None
-        Statistics of single features are relative to the mean of the stratum.
-    n_jobs : int or None, default=None
-        Threads for Euclidean transport.
-
-    Attributes
-    ----------
-    names : list
-        Names of the distributions.
-    landmarks : array of int of shape (n_landmarks,)
-        Landmark distributions, in ascending order: all distributions in cohorts of at most `MAX_EXACT`, otherwise
-        `N_LANDMARKS` distributions that depend on the seed and the names only. No label decides, so the choice is valid
-        for every cross-validation fold.
-    features : list of str or None
-        Names of the features.
-    scaling : Scaling
-        Transformation for new distributions.
-    description : Description
-        Subsamples and features of the training distributions.
-    variances : array of shape (n_features,)
-        Variance of each feature over all training points.
+    `D` has the order of the names. `seed` decides the subsamples, of at most `max_points` points per distribution in
+    transport. With `strata`, statistics of single features are relative to the mean of the stratum.
     """
 
     def __init__(
@@ -339,9 +284,11 @@ class Geometry:
         n_jobs: int | None = None,
     ) -> None:
         self.names, self.features, self.strata, self.n_jobs = list(D.names), D.features, strata, n_jobs
+        # No label decides, so the choice is valid for every cross-validation fold.
         self.landmarks = choose_landmarks(self.names, seed)
         self.scaling = Scaling.fit(D, seed, max_points)
         self.description = self.scaling.describe(D)
+        # Variance of each feature over the subsamples.
         self.variances = np.where(np.isfinite(self.scaling.scale), self.scaling.scale**2, 0.0)
 
     def __len__(self) -> int:
@@ -391,17 +338,10 @@ class Marginals:
     """1-D transport distances of each feature from every distribution to its partners.
 
     Partners are all other distributions or, in large cohorts, a subset keyed by name.
-
-    Attributes
-    ----------
-    partners : array of int of shape (n_distributions, n_partners)
-        Partners of each distribution.
-    values : array of float32 of shape (n_distributions, n_partners, n_features)
-        Distances.
     """
 
-    partners: np.ndarray
-    values: np.ndarray
+    partners: np.ndarray  # (n_distributions, n_partners)
+    values: np.ndarray  # float32, (n_distributions, n_partners, n_features)
 
     @classmethod
     def of(cls, quantiles: np.ndarray, names: Sequence[Any], seed: int) -> Marginals:
@@ -534,34 +474,35 @@ class ArrayReader:
 
     def numbers(self, name: str, *shape: int | None) -> np.ndarray:
         """Return finite numbers of this shape; None means any length."""
-        values = self.arrays[name]
-        matches = values.ndim == len(shape) and all(
-            expected in (None, length) for length, expected in zip(values.shape, shape, strict=True)
-        )
-        if not matches or values.dtype.kind != "f" or not np.isfinite(values).all():
-            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected finite numbers of {shape}")
+        values = self._array(name, "f", shape)
+        if not np.isfinite(values).all():
+            raise Damaged(f"{name} are not finite")
         return values
 
     def scales(self, name: str, n: int) -> np.ndarray:
         """Return n positive numbers, which may be infinite."""
-        values = self.arrays[name]
-        if values.shape != (n,) or values.dtype.kind != "f" or not np.all(values > 0):
-            raise Damaged(f"{name} are not {n} positive numbers")
+        values = self._array(name, "f", (n,))
+        if not np.all(values > 0):
+            raise Damaged(f"{name} are not positive")
         return values
 
     def mask(self, name: str, *shape: int) -> np.ndarray:
         """Return a mask of this shape."""
-        values = self.arrays[name]
-        if values.shape != shape or values.dtype != bool:
-            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected a mask of shape {shape}")
-        return values
+        return self._array(name, "b", shape)
 
     def indices(self, name: str, limit: int) -> np.ndarray:
         """Return whole numbers from 0 to below the limit."""
-        values = self.arrays[name]
-        if values.ndim != 1 or values.dtype.kind not in "iu" or not np.all((values >= 0) & (values < limit)):
+        values = self._array(name, "iu", (None,))
+        if not np.all((values >= 0) & (values < limit)):
             raise Damaged(f"{name} are not indices below {limit}")
         return values.astype(np.intp)
+
+    def _array(self, name: str, kinds: str, shape: Sequence[int | None]) -> np.ndarray:
+        values = self.arrays[name]
+        matches = values.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, values.shape, strict=True))
+        if not matches or values.dtype.kind not in kinds:
+            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected shape {tuple(shape)}")
+        return values
 
     def distributions(self, prefix: str, n: int, n_features: int) -> Distributions:
         """Return n distributions with this number of features."""

@@ -1,16 +1,17 @@
 """Targets (classes, numbers, survival times) and stacking: kernel models of all views by nested cross-validation.
 
 A target holds the labels of a set of distributions, with their model, likelihood and score. `subset` returns the target
-of a subset, which contains no other label. A model for a cross-validation fold receives the subset of the other folds
+of a subset, which contains no other label: a model for a cross-validation fold receives the subset of the other folds
 and therefore cannot use a label of the fold.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from operator import call
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -43,21 +44,11 @@ _GAIN_POWER = 3.0
 
 @dataclass(frozen=True)
 class Classes:
-    """Class labels.
+    """Class labels."""
 
-    Attributes
-    ----------
-    codes : array of int of shape (n_distributions,)
-        Class of each distribution as index of the sorted classes.
-    n_classes : int
-        Number of classes, whether or not all occur in a subset.
-    strata : array of int of shape (n_distributions,) or None
-        Stratum (batch) of each distribution: classes have equal weight within each stratum.
-    """
-
-    codes: np.ndarray
-    n_classes: int
-    strata: np.ndarray | None = None
+    codes: np.ndarray  # class of each distribution as index of the sorted classes
+    n_classes: int  # whether or not all occur in a subset
+    strata: np.ndarray | None = None  # stratum (batch) of each distribution; classes have equal weight within each
     kind = "classes"  # target of the `GroundMetricLearner` that trains "learned" members
 
     def __len__(self) -> int:
@@ -192,21 +183,12 @@ class Classes:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numeric labels: ages, doses, ranks of ordered categories.
+    """Numeric labels: ages, doses, ranks of ordered categories. Methods are those of `Classes`."""
 
-    Attributes
-    ----------
-    values : array of shape (n_distributions,)
-        Label of each distribution, divided by `unit`.
-    strata : array of int of shape (n_distributions,) or None
-        Stratum (batch) of each distribution; slopes of the model are fitted within strata.
-    unit : float
-        Power of two close to the largest absolute label. A subset has its own unit: labels outside the subset do not
-        affect its rounding errors.
-    """
-
-    values: np.ndarray
-    strata: np.ndarray | None = None
+    values: np.ndarray  # label of each distribution, divided by `unit`
+    strata: np.ndarray | None = None  # stratum of each distribution; slopes of the model are fitted within strata
+    # Power of two close to the largest absolute label. A subset has its own unit: labels outside the subset do not
+    # affect its rounding errors.
     unit: float = 1.0
     kind = "ordered"
 
@@ -320,11 +302,6 @@ class Survival(Numbers):
     """Right-censored survival times, as the expected percentile of survival of each distribution (Kaplan-Meier).
 
     Percentiles of a subset are computed from the times of the subset alone.
-
-    Attributes
-    ----------
-    times : SurvivalTimes
-        Times and events.
     """
 
     times: SurvivalTimes | None = None
@@ -369,9 +346,8 @@ def fit_logistic(
 
     Problem b has the sample weights ``weights[b]`` and the inverse penalty ``strengths[b]``. The last column of `x` is
     the intercept, which is nearly free. An ensemble needs thousands of such fits, often on tens of distributions;
-    scikit-learn needs milliseconds for each, most of them for validation.
-
-    Returns coefficients of shape (n_problems, n_classes, n_columns); those of the classes sum to 0.
+    scikit-learn needs milliseconds for each. Returns coefficients (n_problems, n_classes, n_columns) of sum 0 over
+    classes.
     """
     n_columns = x.shape[1]
     n_contrasts = n_classes - 1
@@ -441,30 +417,14 @@ def _within(kernel: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KernelModel:
-    """Logistic or ridge regression in the space of a centred kernel, mixed over penalties.
+    """Logistic or ridge regression in the space of a centred kernel, mixed over penalties."""
 
-    Attributes
-    ----------
-    columns : array of shape (n_landmarks,)
-        Mean of each column of the kernel between landmarks; in small cohorts all training distributions are landmarks.
-    overall : float
-        Mean of this kernel.
-    scale : float
-        Mean variance of the centred kernel.
-    axes : array of shape (n_landmarks, n_axes)
-        Eigenvectors of the centred kernel over the roots of their eigenvalues.
-    coefficients : array of shape (n_strengths, ...)
-        Coefficients of the model for each penalty.
-    mixture : array of shape (n_strengths,)
-        Weight of each penalty.
-    """
-
-    columns: np.ndarray
-    overall: float
-    scale: float
-    axes: np.ndarray
-    coefficients: np.ndarray
-    mixture: np.ndarray
+    columns: np.ndarray  # mean of each column of the kernel between landmarks, (n_landmarks,)
+    overall: float  # mean of this kernel
+    scale: float  # mean variance of the centred kernel
+    axes: np.ndarray  # eigenvectors of the centred kernel over the roots of their eigenvalues, (n_landmarks, n_axes)
+    coefficients: np.ndarray  # of the model for each penalty, (n_strengths, ...), from all training labels
+    mixture: np.ndarray  # weight of each penalty, from predictions of each fold by the labels of the other folds
 
     @classmethod
     def fit(
@@ -540,15 +500,7 @@ def _coordinates(kernel: np.ndarray, columns: np.ndarray, overall: float, scale:
 
 @dataclass(frozen=True)
 class Stack:
-    """Kernel models of several views and their stacking weights.
-
-    Attributes
-    ----------
-    models : list of KernelModel
-        One model per view.
-    weights : array of shape (n_views,)
-        Stacking weights, of sum 1.
-    """
+    """Kernel models of several views and their stacking weights, which sum to 1."""
 
     models: list[KernelModel]
     weights: np.ndarray
@@ -595,25 +547,12 @@ def stacking_weights(
     return weights / weights.sum()
 
 
-def combine(weights: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Return the weighted mean over views."""
-    return np.tensordot(weights, predictions, axes=1)
-
-
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out predictions of all training distributions.
+    """Held-out predictions of all training distributions."""
 
-    Attributes
-    ----------
-    predictions : array of shape (n_distributions, ...)
-        Predictions of the stack.
-    by_view : array of shape (n_views, n_distributions, ...)
-        Predictions of each view.
-    """
-
-    predictions: np.ndarray
-    by_view: np.ndarray
+    predictions: np.ndarray  # of the stack, (n_distributions, ...)
+    by_view: np.ndarray  # of each view alone, (n_views, n_distributions, ...)
 
 
 def predict_held_out(
@@ -622,20 +561,18 @@ def predict_held_out(
     """Predict every fold by a stack that uses no label of the fold at any step; also return the stack of all folds.
 
     The kernels of fold f average members that leave out f; penalties and stacking weights are chosen by inner folds
-    among the other folds. Labels of f are not passed on: the stack receives the subset of the other folds. Folds are
-    independent tasks, which run in threads or on the configured cluster.
+    among the other folds. Labels of f are not passed on: the stack receives the subset of the other folds.
     """
-    predictions, by_view = target.empty(len(target)), target.empty(len(views), len(target))
     every: list[int | None] = [*map(int, np.unique(folds)), None]  # None: the stack of all folds
     landmarks, prior = views[0].landmarks, prior_weights([view.group for view in views])
 
-    def task(number: int) -> _FoldTask:
-        """Return the kernels and labels for the stack of a fold."""
+    def task(number: int) -> Callable[[], tuple[Stack, np.ndarray]]:
         fold = every[number]
         train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         columns = np.flatnonzero(folds[landmarks] != fold)
         kernels = [view.kernel(fold) for view in views]
-        return (
+        return partial(
+            _predict_fold,
             [kernel[np.ix_(train, columns)] for kernel in kernels],
             [kernel[np.ix_(test, columns)] for kernel in kernels],
             prior,
@@ -644,25 +581,34 @@ def predict_held_out(
             np.searchsorted(train, landmarks[columns]),
         )
 
-    tasks = Tasks(len(every), task)
-    with progress_bar(len(tasks), "cross-validation", "fold", show=verbose) as bar:
-        for number, (stack, predicted) in run_in_threads(_fit_fold, tasks, n_jobs):
-            fold = every[number]
-            if fold is None:
-                full_stack = stack
-            else:
-                test = np.flatnonzero(folds == fold)
-                by_view[:, test] = target.encode(predicted)
-                predictions[test] = combine(stack.weights, by_view[:, test])
-            bar.update()
+    *results, (full_stack, _) = run_all(task, len(every), "cross-validation", "fold", n_jobs=n_jobs, verbose=verbose)
+    predictions, by_view = target.empty(len(target)), target.empty(len(views), len(target))
+    for fold, (stack, predicted) in zip(every, results, strict=False):
+        test = np.flatnonzero(folds == fold)
+        by_view[:, test] = target.encode(predicted)
+        predictions[test] = np.tensordot(stack.weights, by_view[:, test], axes=1)
     return HeldOut(predictions, by_view), full_stack
 
 
-# Training kernels, test kernels, prior weights, target and folds of the training distributions, landmarks.
-_FoldTask = tuple[list[np.ndarray], list[np.ndarray], np.ndarray, Target, np.ndarray, np.ndarray]
-
-
-def _fit_fold(task: _FoldTask) -> tuple[Stack, np.ndarray]:
-    training_kernels, test_kernels, prior, target, folds, landmarks = task
+def _predict_fold(
+    training_kernels: Sequence[np.ndarray], test_kernels: Sequence[np.ndarray], prior: np.ndarray, target: Target,
+    folds: np.ndarray, landmarks: np.ndarray,
+) -> tuple[Stack, np.ndarray]:  # fmt: skip
+    """Return the stack of the training distributions, whose labels `target` holds, and predictions by each view."""
     stack = Stack.fit(training_kernels, prior, target, folds, landmarks)
     return stack, target.decode(stack.predict_views(test_kernels, target))
+
+
+def run_all(
+    task: Callable[[int], Callable[[], Any]], count: int, title: str, unit: str, *, n_jobs: int | None, verbose: bool
+) -> list[Any]:
+    """Return the results of independent tasks in their order; they run in threads or on the configured cluster.
+
+    `task` makes each task shortly before it runs: all tasks together may exceed the memory.
+    """
+    results: list[Any] = [None] * count
+    with progress_bar(count, title, unit, show=verbose) as bar:
+        for number, result in run_in_threads(call, Tasks(count, task), n_jobs):
+            results[number] = result
+            bar.update()
+    return results

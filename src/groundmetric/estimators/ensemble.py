@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import (
-    NameIndex,
     ParameterError,
     align_by_name,
     check_groups_per_class,
@@ -23,42 +22,19 @@ from .._internal.validation import (
     check_number,
     group_list,
     number_groups,
-    refuse_mask,
     resolve_seed,
 )
 from ..distances import GroundMetricMethod
-from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
+from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Numbers, Settings, Survival, Target
 from ..learning.labels import read_labels, read_strata
 from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
-from .learner import refine_weights
+from .learner import checked_distributions, refine_weights
 
 TARGETS = ("classes", "ordered", "survival")
 # Cross-validation folds that a user may give.
 _MAX_FOLDS = 12
-
-
-def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
-    """Return distributions without points of zero mass; the rows of an array are distributions of one point each.
-
-    With `reset` the estimator keeps the number and the names of the features; otherwise those of an array are compared.
-    """
-    X = gathered(X)
-    if not isinstance(X, Distributions):
-        refuse_mask(X, "X")
-        index, least = NameIndex.of(X), 2 if reset else 1
-        rows = validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=least
-        )
-        names = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
-        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), index)
-    if reset:
-        estimator.n_features_in_ = X.shape[1]
-        vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
-        if X.features is not None:
-            estimator.feature_names_in_ = np.array(X.features, dtype=object)
-    return X.with_mass()
 
 
 def ordered_values(y: Any, D: Distributions) -> np.ndarray:
