@@ -25,6 +25,7 @@ from .members import (
     EUCLIDEAN,
     MARGINAL,
     SUMMARIES,
+    VIEWS,
     Design,
     EuclideanView,
     MarginalView,
@@ -38,7 +39,6 @@ from .members import (
     fallback_design,
     measure_members,
     train_members,
-    unpack_view,
 )
 from .stacking import HeldOut, KernelModel, Stack, Target, predict_held_out, prior_weights, unpack_target
 
@@ -335,11 +335,11 @@ class Predictor:
         models = []
         for k, entry in enumerate(description["views"]):
             name = str(entry["modality"])
-            view = unpack_view(reader, entry, f"view{k}", scalings[name], stored[name], len(names))
+            training = scalings[name], stored[name]
+            view = VIEWS.get(entry["view"], MemberView).unpack(reader, entry, f"view{k}", training, len(names))
             views.append((name, view))
-            training = stored[name]
-            if isinstance(view, EuclideanView) and training is not None:
-                training.euclidean = view.points  # "linear" members project these points
+            if isinstance(view, EuclideanView) and stored[name] is not None:
+                stored[name].euclidean = view.points  # "linear" members project these points
             models.append(KernelModel.unpack(reader, entry, f"model{k}", len(names), target))
         weights = reader.numbers("weights", len(views))
         if not views or np.any(weights < 0) or not np.isclose(weights.sum(), 1.0):
@@ -379,15 +379,6 @@ class PredictionSets:
         Probability with which a set contains the true class, for each class, at least.
     reasons : list of str
         Why the classes cannot be told apart for a distribution; empty where the set follows from the p-values alone.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> classifier = gm.TransportClassifier(gm.GroundMetricEnsemble(4), random_state=0).fit(D[3:], y[3:])
-    >>> result = classifier.predict_set(D[:3], coverage=0.8)
-    >>> result.sets
-    [[0], [0], [0]]
     """
 
     names: list[Any]
@@ -434,17 +425,6 @@ class PredictionIntervals:
         Probability with which an interval contains the true number, at least.
     reasons : list of str
         Why an interval is infinite; otherwise empty.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import groundmetric as gm
-    >>> points = np.random.RandomState(0).normal(np.repeat(np.arange(12.0), 5))[:, None]
-    >>> D = gm.Distributions(points, np.repeat(range(12), 5))
-    >>> regressor = gm.TransportRegressor(gm.GroundMetricEnsemble(2), random_state=0).fit(D, np.arange(12.0))
-    >>> result = regressor.predict_interval(D[[5]], coverage=0.8)
-    >>> bool(result.low[0] < 5.0 < result.high[0])
-    True
     """
 
     names: list[Any]
@@ -509,6 +489,8 @@ class Calibration:
 
     def shortages(self, classes: Sequence[Any], coverage: float) -> str:
         """Return a sentence that names the classes with too few training patients for the coverage; "" if none."""
+        if not 0.0 < coverage < 1.0:
+            raise ParameterError("coverage", coverage, ": expected a number between 0 and 1, for example 0.9")
         counts = [float(self.weights[self.codes == code].sum()) for code in range(len(classes))]
         short = [
             f"{label!s} ({round(count)})"
@@ -550,7 +532,7 @@ class Calibration:
         strata: Sequence[Any] | None = None,
     ) -> PredictionSets:
         """Return the prediction sets of new distributions with these probabilities."""
-        _check_coverage(coverage)
+        shortage = self.shortages(classes.tolist(), coverage)
         p_values = np.column_stack(
             [self.p_values(1.0 - column, code, coverage, strata) for code, column in enumerate(probabilities.T)]
         )
@@ -558,20 +540,16 @@ class Calibration:
         # An empty set would only state that the prediction is worse than most; the best class keeps sets informative
         # and can only raise the coverage.
         contains[np.arange(len(contains)), p_values.argmax(axis=1)] = True
-        contains[unfamiliar] = True
-        shortage = self.shortages(classes.tolist(), coverage)
+        contains[unfamiliar | bool(shortage)] = True
         reasons = [UNFAMILIAR if far else shortage for far in unfamiliar]
-        if shortage:
-            contains[:] = True
         return PredictionSets(list(names), classes, contains, p_values, coverage, reasons)
 
     def intervals(
         self, values: np.ndarray, unfamiliar: np.ndarray, names: Sequence[Any], coverage: float
     ) -> PredictionIntervals:
         """Return the prediction intervals of new distributions with these predicted numbers."""
-        _check_coverage(coverage)
-        radius = np.where(unfamiliar, np.inf, self.radius(coverage))
         shortage = self.shortages(["all"], coverage)
+        radius = np.where(unfamiliar, np.inf, self.radius(coverage))
         reasons = [UNFAMILIAR if far else shortage for far in unfamiliar]
         return PredictionIntervals(list(names), values, values - radius, values + radius, coverage, reasons)
 
@@ -579,8 +557,3 @@ class Calibration:
 def _enough(n_patients: float, coverage: float) -> bool:
     """Return whether the smallest conformal p-value of n patients, 1 / (n + 1), can exclude a class."""
     return 1.0 / (1.0 + n_patients) <= 1.0 - coverage + 1e-12
-
-
-def _check_coverage(coverage: float) -> None:
-    if not 0.0 < coverage < 1.0:
-        raise ParameterError("coverage", coverage, ": expected a number between 0 and 1, for example 0.9")

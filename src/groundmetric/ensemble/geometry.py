@@ -117,11 +117,12 @@ class Scaling:
         centre = reader.numbers(f"{prefix}.centre", n_features)
         scale = reader.scales(f"{prefix}.scale", centre.size)
         axes = reader.numbers(f"{prefix}.axes", None, centre.size) if f"{prefix}.axes" in reader.arrays else None
-        counts, width = [int(entry[name]) for name in ("n_points", "n_marginal_points")], float(entry["width"])
-        if min(counts) < 1 or not (np.isfinite(width) and width > 0):
-            raise Damaged("numbers of points or the width are not positive")
+        n_points, n_marginal_points = (int(entry[name]) for name in ("n_points", "n_marginal_points"))
+        width = positive(entry["width"], "the width")
+        if min(n_points, n_marginal_points) < 1:
+            raise Damaged("numbers of points are not positive")
         clusters = reader.numbers(f"{prefix}.clusters", None, centre.size if axes is None else len(axes))
-        return cls(int(entry["seed"]), counts[0], counts[1], centre, scale, axes, width, clusters)
+        return cls(int(entry["seed"]), n_points, n_marginal_points, centre, scale, axes, width, clusters)
 
     def frequencies(self, bandwidth: float, n_components: int) -> np.ndarray:
         """Return the random frequencies of a mean embedding."""
@@ -464,6 +465,13 @@ def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarr
     # "order" holds the input row of each point: a report looks up the cell types of drawn cells.
     for name in ("bounds", "weights", "uniform", "points", "order"):
         arrays[f"{prefix}.{name}"] = np.asarray(getattr(D, name))
+
+
+def positive(value: Any, name: str) -> float:
+    """Return a positive, finite number of a file."""
+    if not 0.0 < float(value) < np.inf:
+        raise Damaged(f"{name} is {value}")
+    return float(value)
 
 
 class ArrayReader:

@@ -49,6 +49,7 @@ from .geometry import (
     centre_within,
     complete_distances,
     pack_distributions,
+    positive,
 )
 from .stacking import Classes, Target, run_all
 
@@ -106,20 +107,21 @@ def choose_design(
     A member needs two groups of each class (or enough different numbers). Whether all members of a design have them is
     decided for the whole cohort: a kernel that lacks members for individual samples would reveal their labels.
     """
-    n_groups = int(groups.max()) + 1
-    if folds is not None:
-        n_folds = int(folds.max()) + 1
-        candidates = [design for size, design in designs(n_members) if size == n_folds] + [_triples(n_folds)]
-        return folds, next((design for design in candidates if _trainable(design, folds, target, groups)), [])
-    for n_folds, design in designs(n_members):
-        if n_folds > n_groups:
-            continue
-        folds = assign_folds(target, groups, names, n_folds, seed)
-        if _trainable(design, folds, target, groups):
-            return folds, design
-    folds = assign_folds(target, groups, names, _N_FOLDS, seed)
-    design = _triples(int(folds.max()) + 1)
-    return folds, design if _trainable(design, folds, target, groups) else []
+    if folds is None:
+        n_groups = int(groups.max()) + 1
+        sizes = [(n_folds, design) for n_folds, design in designs(n_members) if n_folds <= n_groups]
+        candidates = [(assign_folds(target, groups, names, n_folds, seed), design) for n_folds, design in sizes]
+        last = assign_folds(target, groups, names, _N_FOLDS, seed)
+    else:
+        candidates = [(folds, design) for n_folds, design in designs(n_members) if n_folds == folds.max() + 1]
+        last = folds
+    candidates.append((last, _triples(int(last.max()) + 1)))
+    for assigned, design in candidates:
+        # Three folds are left out together, and a member needs another one to train on.
+        trained = [~np.isin(assigned, left_out) for left_out in design]
+        if assigned.max() >= 3 and all(target.can_train(rows, groups) for rows in trained):
+            return assigned, design
+    return last, []
 
 
 def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> Design:
@@ -130,12 +132,6 @@ def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> De
     single: Design = [(fold,) for fold in range(int(folds.max()) + 1)]
     trainable = all(target.can_train(folds != fold, groups) for fold in range(len(single)))
     return single if trainable and len(single) > 2 else [()]
-
-
-def _trainable(design: Design, folds: np.ndarray, target: Target, groups: np.ndarray) -> bool:
-    if not design or int(folds.max()) < 3:
-        return False
-    return all(target.can_train(~np.isin(folds, left_out), groups) for left_out in design)
 
 
 # Kinds of members with a weight for each feature, and all kinds.
@@ -158,6 +154,9 @@ _N_STEPS, _LEARNING_RATE = 30, 0.1
 _STRENGTH = 0.1
 # Median distance at the start: distributions at the median distance have the weight exp(-2).
 _MEDIAN_DISTANCE = 2.0
+
+# Description of a view in a file, and the training distributions of its modality in that file.
+Entry, Stored = Mapping[str, Any], tuple[Scaling, StoredDescription | None]
 
 # Map the distributions that a member is trained on (in the coordinates of the member), their target, starting weights
 # and a seed to learned weights.
@@ -472,14 +471,12 @@ class EuclideanView:
         return {"view": EUCLIDEAN, "unit": self.unit}
 
     @classmethod
-    def unpack(
-        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, n: int
-    ) -> EuclideanView:
+    def unpack(cls, reader: ArrayReader, entry: Entry, prefix: str, training: Stored, n: int) -> EuclideanView:
         nearest = reader.numbers(f"{prefix}.nearest", None)
         if nearest.size < n:
             raise Damaged(f"{nearest.size} distances to nearest landmarks for {n} landmarks")
-        points = reader.distributions(prefix, n, scaling.n_components)
-        return cls(points, _positive(entry["unit"]), nearest, np.arange(n), np.empty((0, 0)))
+        points = reader.distributions(prefix, n, training[0].n_components)
+        return cls(points, positive(entry["unit"], "a unit"), nearest, np.arange(n), np.empty((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -526,9 +523,9 @@ class SummaryView:
         return {"view": self.name}
 
     @classmethod
-    def unpack(cls, reader: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> SummaryView:
-        n_features = scaling.scale.size
-        sizes = {"means": n_features, "moments": 2 * n_features, "composition": len(scaling.clusters)}
+    def unpack(cls, reader: ArrayReader, entry: Entry, prefix: str, training: Stored, n: int) -> SummaryView:
+        name, n_features = entry["view"], training[0].scale.size
+        sizes = {"means": n_features, "moments": 2 * n_features, "composition": len(training[0].clusters)}
         mean = reader.numbers(f"{prefix}.mean", sizes.get(name))
         scale, x = reader.scales(f"{prefix}.scale", mean.size), reader.numbers(f"{prefix}.x", n, mean.size)
         return cls(name, mean, scale, x, np.arange(n))
@@ -556,7 +553,7 @@ class MemberView:
     def fit(
         cls, name: str, geometry: Geometry, members: Sequence[Member], distances: Sequence[np.ndarray] | None = None
     ) -> MemberView:
-        """Return the view of members; `distances` are those of `measure_members`, None computes them."""
+        """Return the view of members; `distances` are those of `measure_members`, None for a marginal view."""
         landmarks = geometry.landmarks
         view = cls(name, list(members), [], geometry.description, landmarks)
         for number, member in enumerate(view.members):
@@ -629,12 +626,12 @@ class MemberView:
         }
 
     @classmethod
-    def unpack(
-        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, stored: StoredDescription, n: int
-    ) -> MemberView:
-        if entry["view"] not in (MARGINAL, "transport"):
+    def unpack(cls, reader: ArrayReader, entry: Entry, prefix: str, training: Stored, n: int) -> MemberView:
+        stored = training[1]
+        if entry["view"] not in (MARGINAL, "transport") or stored is None:
             raise Damaged(f"the view {entry['view']!r} has no members")
-        kind, units, sizes = str(entry["kind"]), [_positive(unit) for unit in entry["units"]], entry["n_columns"]
+        kind, sizes = str(entry["kind"]), entry["n_columns"]
+        units = [positive(unit, "a unit") for unit in entry["units"]]
         n_members, linear = len(units), kind == "linear"
         trained_on = reader.mask(f"{prefix}.trained_on", n_members, n)
         if np.all(trained_on, axis=0).any():
@@ -671,8 +668,6 @@ class TransportView(MemberView):
         self, member: Member, description: Description, rows: np.ndarray, columns: np.ndarray
     ) -> np.ndarray:
         training = member.project(self.description, columns)
-        if description is self.description and np.array_equal(rows, columns):
-            return pairwise(training).distances
         return pairwise(member.project(description, rows), training).distances
 
 
@@ -711,28 +706,4 @@ def _out_of_bag(D: Distributions, landmarks: np.ndarray) -> np.ndarray:
 
 
 View = EuclideanView | SummaryView | MemberView
-
-
-def unpack_view(
-    reader: ArrayReader,
-    entry: Mapping[str, Any],
-    prefix: str,
-    scaling: Scaling,
-    stored: StoredDescription | None,
-    n: int,
-) -> View:
-    """Return the validated view of n landmarks from the output of `pack`; raise `Damaged` if it is invalid."""
-    if entry["view"] == EUCLIDEAN:
-        return EuclideanView.unpack(reader, entry, prefix, scaling, n)
-    if entry["view"] in SUMMARIES:
-        return SummaryView.unpack(reader, entry["view"], prefix, scaling, n)
-    if stored is None:
-        raise Damaged("points of the training distributions are missing")
-    return MemberView.unpack(reader, entry, prefix, stored, n)
-
-
-def _positive(value: Any) -> float:
-    number = float(value)
-    if not (np.isfinite(number) and number > 0):
-        raise Damaged(f"a unit of distances is {number}")
-    return number
+VIEWS: dict[str, type[View]] = {EUCLIDEAN: EuclideanView, **dict.fromkeys(SUMMARIES, SummaryView)}

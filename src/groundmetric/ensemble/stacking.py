@@ -21,7 +21,7 @@ from .._internal.files import Damaged
 from .._internal.parallel import Tasks, progress_bar, run_in_threads
 from ..learning.labels import binary_unit
 from ..learning.survival import SurvivalTimes, expected_percentiles
-from .geometry import ArrayReader, centre_within
+from .geometry import ArrayReader, centre_within, positive
 
 if TYPE_CHECKING:
     from .members import View
@@ -333,10 +333,7 @@ def unpack_target(entry: Mapping[str, Any]) -> Target:
         if n_classes < 2:
             raise Damaged(f"there are {n_classes} classes")
         return Classes(empty.astype(np.intp), n_classes)
-    unit = float(entry["unit"])
-    if kind not in ("Numbers", "Survival") or not (np.isfinite(unit) and unit > 0):
-        raise Damaged(f"the target is {kind!r} with unit {unit}")
-    return (Numbers if kind == "Numbers" else Survival)(empty, unit=unit)
+    return {"Numbers": Numbers, "Survival": Survival}[kind](empty, unit=positive(entry["unit"], "the unit of labels"))
 
 
 def fit_logistic(
@@ -483,11 +480,9 @@ class KernelModel:
         """Return the validated model of n landmarks from the output of `pack`."""
         axes, mixture = reader.numbers(f"{prefix}.axes", n, None), reader.numbers(f"{prefix}.mixture", None)
         shape = target.empty(mixture.size).shape
-        overall, scale = float(entry["overall"]), float(entry["scale"])
-        if np.any(mixture < 0) or not np.isclose(mixture.sum(), 1.0):
-            raise Damaged("weights of penalties are not positive numbers of sum 1")
-        if not (np.isfinite(overall) and np.isfinite(scale) and scale > 0):
-            raise Damaged("the scale of a kernel is not positive")
+        overall, scale = float(entry["overall"]), positive(entry["scale"], "the scale of a kernel")
+        if np.any(mixture < 0) or not np.isclose(mixture.sum(), 1.0) or not np.isfinite(overall):
+            raise Damaged("weights of penalties are not positive numbers of sum 1, or the mean of a kernel is infinite")
         coefficients = reader.numbers(f"{prefix}.coefficients", *shape, axes.shape[1] + 1)
         return cls(reader.numbers(f"{prefix}.columns", n), overall, scale, axes, coefficients, mixture)
 

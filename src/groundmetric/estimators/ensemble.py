@@ -86,11 +86,12 @@ class Cohort:
             _, first, self.groups = np.unique(numbered[self.order], return_index=True, return_inverse=True)
             self.group_names = [names[d] for d in first]
         unordered, self.classes = read_target(y, target, D)
+        n_groups = len(self.group_names)
         if isinstance(unordered, Classes):
             labels = self.classes[unordered.codes]
             check_groups_per_class(labels, named_groups, 2, "one to train on and one to hold out")
-        else:
-            _check_number_of_groups(self.groups, 4)
+        elif n_groups < 4:
+            raise ValueError(f"{n_groups} independent distributions (groups) are there, but 4 are needed: add some")
         self.target = replace(unordered.subset(self.order), strata=self.strata)
         if self.strata is not None and not any(
             np.unique(self.target.labels[self.strata == s]).size >= 2 for s in np.unique(self.strata)
@@ -99,17 +100,12 @@ class Cohort:
                 "labels do not differ within any stratum, so the effects of stratum and label cannot be separated: "
                 "give coarser strata, or none"
             )
-        self.folds = self._given_folds(cv, D)
+        folds = number_groups(align_by_name(cv, D.name_index, "cv"), len(D), "cv")
+        self.folds = None if folds is None else self._check_folds(_renumbered(folds[self.order]))
 
-    def _given_folds(self, cv: Any, D: Distributions) -> np.ndarray | None:
-        if cv is None:
-            return None
-        numbered = number_groups(align_by_name(cv, D.name_index, "cv"), len(D), "cv")
-        assert numbered is not None
-        folds = _renumbered(numbered[self.order])
-        for group in np.unique(self.groups):
+    def _check_folds(self, folds: np.ndarray) -> np.ndarray:
+        for group, name in enumerate(self.group_names):
             if np.unique(folds[self.groups == group]).size > 1:
-                name = self.group_names[group]
                 raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
         if not 2 <= folds.max() + 1 <= _MAX_FOLDS:
             # Members leave out every three folds: their number grows with the third power of the number of folds.
@@ -124,12 +120,6 @@ def _renumbered(codes: np.ndarray) -> np.ndarray:
     """
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-def _check_number_of_groups(groups: np.ndarray, least: int) -> None:
-    n_groups = np.unique(groups).size
-    if n_groups < least:
-        raise ValueError(f"{n_groups} independent distributions (groups) are there, but {least} are needed: add some")
 
 
 class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
@@ -206,10 +196,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         Score of predictions that ignore the distributions.
     distances_ : array of shape (n_distributions, n_distributions)
         Distances between training distributions, averaged over views; each pair is measured by members that were
-        trained on neither. All members share features that are associated with the labels by chance, so a map of noise
-        may still look separated: `p_values["map separation"]` of `evaluation.permutation_test` accounts for this. In
-        cohorts of more than 256 distributions, only distances to landmarks are measured; others are approximations,
-        interpolated from these.
+        trained on neither (with landmarks, other distances are interpolated). All members share features that are
+        associated with the labels by chance, so a map of noise may still look separated:
+        `p_values["map separation"]` of `evaluation.permutation_test` accounts for this.
     folds_ : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
     members_ : list of Member
@@ -280,19 +269,13 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             Training distributions. The rows of an array are distributions of one point each. A dict has the same
             distributions, in the same order, in several modalities, whose views are stacked together.
         y : array-like of shape (n_distributions,)
-            Classes, numbers or survival times; matched by name where they carry names (a Series, a dict).
+            Classes, numbers or survival times. Labels, groups and strata are matched by name if they carry names (a
+            Series, a dict).
         groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), never divided by a fold; matched by name where
-            they carry names.
+            Outer group of each distribution (the patient of a sample), never divided by a fold.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch, site) of each distribution; matched by name where they carry names. Statistics of features
-            are computed within strata, and classes have equal weight in each stratum: differences between strata do
-            not predict the label.
-
-        Returns
-        -------
-        GroundMetricEnsemble
-            The estimator itself.
+            Stratum (batch, site) of each distribution. Statistics of features are computed within strata, and classes
+            have equal weight in each stratum: differences between strata do not predict the label.
         """
         cohort, geometries, settings = prepare_fit(self, X, y, groups, strata)
         fitted, back = fit_cohort(geometries, cohort, settings), cohort.inverse
@@ -326,9 +309,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 def prepare_fit(
     ensemble: GroundMetricEnsemble, X: Any, y: Any, groups: Any = None, strata: Any = None
 ) -> tuple[Cohort, dict[str, Geometry], Settings]:
-    """Validate the input of `fit`, and compute the label-free geometry of each modality (a single one has the name "").
+    """Validate the input of `fit`; return its labels, the geometry of each modality, and settings.
 
-    The cohort has the labels in the order of the names, the settings are those of the steps that use labels.
+    Labels are in the order of the names. A single modality has the name "". Geometries use no label, and all steps that
+    use labels take the settings.
     """
     if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
         parts = {name: D.with_mass() for name, D in X.items()}
