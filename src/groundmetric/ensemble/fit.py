@@ -335,11 +335,11 @@ class Predictor:
         models = []
         for k, entry in enumerate(description["views"]):
             name = str(entry["modality"])
-            training = scalings[name], stored[name]
+            learned, training = stored[name], (scalings[name], stored[name])
             view = VIEWS.get(entry["view"], MemberView).unpack(reader, entry, f"view{k}", training, len(names))
             views.append((name, view))
-            if isinstance(view, EuclideanView) and stored[name] is not None:
-                stored[name].euclidean = view.points  # "linear" members project these points
+            if isinstance(view, EuclideanView) and learned is not None:
+                learned.euclidean = view.points  # "linear" members project these points
             models.append(KernelModel.unpack(reader, entry, f"model{k}", len(names), target))
         weights = reader.numbers("weights", len(views))
         if not views or np.any(weights < 0) or not np.isclose(weights.sum(), 1.0):

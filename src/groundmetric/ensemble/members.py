@@ -36,7 +36,7 @@ from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..learning.objective import Adam
 from ..metrics.base import GroundMetric
-from ..transport import pairwise
+from ..transport import BoundedDistances, pairwise
 from ..transport.pairs import pair_transport
 from ..transport.problem import Masses
 from .geometry import (
@@ -156,7 +156,8 @@ _STRENGTH = 0.1
 _MEDIAN_DISTANCE = 2.0
 
 # Description of a view in a file, and the training distributions of its modality in that file.
-Entry, Stored = Mapping[str, Any], tuple[Scaling, StoredDescription | None]
+Entry = Mapping[str, Any]
+Stored = tuple[Scaling, StoredDescription | None]
 
 # Map the distributions that a member is trained on (in the coordinates of the member), their target, starting weights
 # and a seed to learned weights.
@@ -225,7 +226,6 @@ def train_members(
 ) -> list[Member]:
     """Train a member of each kind for each set of folds in the design that is left out; ordered by kind."""
     members: dict[tuple[str, tuple[int, ...]], Member] = {}
-    starts: list[Member] = []
     axes = _principal_axes(geometry) if "linear" in kinds else np.empty((0, 0))
     for left_out in design:
         trained_on = ~np.isin(folds, left_out)
@@ -234,27 +234,22 @@ def train_members(
         if "univariate" in kinds or "learned" in kinds:
             start = strongest_features(separation(geometry.marginals, subset, rows, len(geometry)))
         for kind in kinds:
-            member: Member
             if kind == "linear":
-                member = LinearMember(kind, left_out, trained_on, np.arange(axes.shape[1]), axes)
+                member: Member = LinearMember(kind, left_out, trained_on, np.arange(axes.shape[1]), axes)
             else:
                 weights = _anova_weights(geometry.quantiles[rows], subset) if kind == "anova" else start
                 columns = np.flatnonzero(weights)
                 member = Member(kind, left_out, trained_on, columns, weights[columns] / np.linalg.norm(weights))
             members[kind, left_out] = member
-            if kind in ("learned", "linear"):
-                starts.append(member)
+    starts = [key for key in members if key[0] in ("learned", "linear")]
 
     def task(number: int) -> Callable[[], np.ndarray]:
-        return _training_task(geometry, target, refine, starts[number])
+        return _training_task(geometry, target, refine, members[starts[number]])
 
     trained = run_all(task, len(starts), "train ensemble members", "member", n_jobs=n_jobs, verbose=verbose)
-    for member, weights in zip(starts, trained, strict=True):
-        if member.kind == "linear":
-            learned = replace(member, weights=weights)
-        else:
-            learned = replace(member, columns=member.columns[weights != 0], weights=weights[weights != 0])
-        members[member.kind, member.left_out] = learned
+    for key, weights in zip(starts, trained, strict=True):
+        used = slice(None) if key[0] == "linear" else weights != 0
+        members[key] = replace(members[key], columns=members[key].columns[used], weights=weights[used])
     return [members[kind, left_out] for kind in kinds for left_out in design]
 
 
@@ -692,17 +687,15 @@ def measure_members(
     """Return the out-of-bag transport distances of each member: from all samples that it leaves out to landmarks."""
     landmarks = geometry.landmarks
 
-    def task(number: int) -> Callable[[], np.ndarray]:
+    def task(number: int) -> Callable[[], BoundedDistances]:
         member = members[number]
         out = np.flatnonzero(~member.trained_on)
         positions = np.searchsorted(out, landmarks[~member.trained_on[landmarks]])
-        return partial(_out_of_bag, member.project(geometry.description, out), positions)
+        D = member.project(geometry.description, out)
+        return partial(pairwise, D, None if positions.size == len(D) else D[positions], n_jobs=1)
 
-    return run_all(task, len(members), "out-of-bag distances", "member", n_jobs=n_jobs, verbose=verbose)
-
-
-def _out_of_bag(D: Distributions, landmarks: np.ndarray) -> np.ndarray:
-    return pairwise(D, None if landmarks.size == len(D) else D[landmarks], n_jobs=1).distances
+    results = run_all(task, len(members), "out-of-bag distances", "member", n_jobs=n_jobs, verbose=verbose)
+    return [result.distances for result in results]
 
 
 View = EuclideanView | SummaryView | MemberView

@@ -146,9 +146,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     weights are those of the other folds. All distributions are compared by equal numbers of points, drawn by name:
     results depend neither on the number of points nor on the order of the input.
 
-    In cohorts of more than 256 distributions, each distribution is compared with 128 landmarks, which are chosen by
-    name, the triplet loss of a "learned" member uses at most 128 distributions, and the likelihood of a "linear" member
-    40. Time and memory are then proportional to the number of distributions.
+    A "learned" member is trained on at most 128 distributions, a "linear" member on 40. In cohorts of more than 256
+    distributions, each is compared with 128 landmarks, chosen by name: time and memory grow linearly with the cohort.
 
     Parameters
     ----------
@@ -158,8 +157,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     kinds : sequence of {"univariate", "anova", "learned", "linear"}, default=all
         Kinds of members, in any order.
     target : {"classes", "ordered", "survival"}, default="classes"
-        Kind of the labels: classes, numbers, or right-censored survival times. `TransportClassifier`,
-        `TransportRegressor` and `TransportSurvival` set it by their class.
+        Kind of the labels: classes, numbers, or right-censored survival times. Predictors set it by their class.
     cv : array-like of shape (n_distributions,) or None, default=None
         Cross-validation fold of each distribution, matched by name where it carries names. None: 4 to 10 folds,
         balanced by label; the fold of a group depends on the seed and its name.
@@ -178,22 +176,20 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     Attributes
     ----------
     metric_ : GroundMetric
-        Average of all members and of the Euclidean metric.
+        Average of all members and of the Euclidean metric, from all labels.
     metrics_ : dict of str to GroundMetric
         The same by modality if several were given; `metric_` is then absent.
-    metric_weights_ : dict of str to float
-        Weight of each kind of member, and of "euclidean", in `metric_`.
-    weights_ : dict of str to float
-        Stacking weight of each view in predictions.
+    metric_weights_, weights_ : dict of str to float
+        Weight of each kind of member, and of "euclidean", in `metric_`; stacking weight of each view in predictions of
+        new distributions, from held-out predictions of all labels.
     held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,)
         Held-out probabilities of the classes, numbers, or expected percentiles of survival.
     view_held_out_ : dict of str to array
         The same by each view alone.
-    score_ : float
+    score_, chance_ : float
         Mean held-out log-probability of the true class, with equal weight for all classes (within strata, where given);
-        for numbers -log of the held-out error in standard deviations.
-    chance_ : float
-        Score of predictions that ignore the distributions.
+        for numbers -log of the held-out error in standard deviations. `chance_` is the score of predictions that ignore
+        the distributions.
     distances_ : array of shape (n_distributions, n_distributions)
         Distances between training distributions, averaged over views; each pair is measured by members that were
         trained on neither (with landmarks, other distances are interpolated). All members share features that are
@@ -212,10 +208,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         The geometry, views and models, in the order of the names.
     classes_ : array of shape (n_classes,)
         Classes in sorted order; empty for other targets.
-    components_ : array of shape (n_components, n_features)
-        The components of `metric_`.
-    n_features_in_ : int
-        Number of features of the points.
+    components_, n_features_in_ : array of shape (n_components, n_features), int
+        The components of `metric_`, and the number of features of the points.
 
     Examples
     --------

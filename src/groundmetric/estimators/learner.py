@@ -109,9 +109,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     margin : float, default=1.0
         Distance by which other classes should be farther away (α), in units of the mean distance at the start.
     penalty : str, None or an object with ``value`` and ``gradient``, default="l2"
-        Penalty on the components for standardised features: "l2" (Frobenius norm), "l2_squared" (its square), "l1"
-        (sum of absolute values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values). See
-        `groundmetric.learning`.
+        Penalty on the components for standardised features: "l2" (Frobenius norm), "l2_squared", "l1" (sum of absolute
+        values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values).
     strength : float, default=0.1
         Weight of the penalty (λ); with 1, the penalty at the start equals a violation by one mean distance.
     n_neighbors : int, default=3
@@ -123,7 +122,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         the metric is learned again with nearest neighbours.
     init : {"discriminant", "random"} or array of shape (n_components, n_features), default="discriminant"
         First W: linear discriminants of the distributions' means, random entries, or an array for the original features
-        (for a diagonal metric, weights of shape (n_features,)).
+        (of a diagonal metric: of shape (n_features,)).
     learning_rate : float, default=0.01
         Step of Adam; falls to 0 over `max_epochs` along half a cosine.
     max_epochs : int, default=50
@@ -141,12 +140,10 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Kind of the labels. "classes": distributions of one class should be near each other. "ordered": numbers, or
         ordered categories of pandas; distances should increase with the difference of two values. "survival":
         right-censored times (a structured array or table with "event" and "time"), compared only if their order is
-        certain. "distances": a matrix of target distances between the distributions (the paper's W*), NaN for unknown
-        distances. A list: several labels. The objects (Classes, Ordered, Survival, Distances) have a weight among
-        several labels, and all but classes a gap; see `groundmetric.learning`.
+        certain. "distances": a matrix of target distances between the distributions (the paper's W*), NaN if unknown.
+        A list: several labels. The objects of `groundmetric.learning` have a weight among several labels, and a gap.
     class_weight : {None, "balanced"}, default=None
-        "balanced": each class makes up the same share of the loss, independently of its size. None: all triplets have
-        the same weight, and classes with more distributions make up more of the loss.
+        "balanced": each class makes up the same share of the loss. None: all triplets have the same weight.
     stopping : EarlyStopping or None, default=None
         Rule that stops learning before the last epoch, and the share of distributions that is held out for it.
     solver : Exact or None, default=None
@@ -160,8 +157,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels;
         without `strata` it has no effect.
     checkpoint : Checkpoint, path-like or None, default=None
-        File for the state of learning, from which the same fit continues after a crash or Ctrl-C, with the same
-        result. Files of other kinds are never replaced.
+        File for the state of learning, from which the same fit continues after a crash or Ctrl-C, with the same result.
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core. The result is the same for any number.
     random_state : int, RandomState or None, default=None
@@ -172,8 +168,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        W for the original features, or for mapped features if `form` is Mapped. For a diagonal metric, only the rows
-        of features with non-zero weight.
+        W for the original (or mapped) features; of a diagonal metric, the rows of features with non-zero weight.
     metric_ : GroundMetric
         The learned metric.
     feature_map_ : transformer
@@ -190,12 +185,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Last loss with penalty (the best held-out loss, if distributions are held out), in units of the mean distance at
         the start.
     classes_ : array
-        Distinct labels in order (for ordered labels, the values that occur; empty for distances). For several labels,
-        an array with such an array for each.
-    n_features_in_ : int
-        Number of features of the points.
-    feature_names_in_ : array of str
-        Names of the features, if the data have names.
+        Distinct labels in order (empty for distances). For several labels, an array with such an array for each.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of features of the points, and their names if the data have names.
 
     Examples
     --------

@@ -160,16 +160,13 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data, and its
         parameters can be searched together with those of the classifier (``metric__strength``, …).
     weights : {"distance", "uniform"}, default="distance"
-        Weights of votes: one over the distance, or equal. With "distance", neighbours at distance 0 are the only ones
-        that vote.
+        Weights of votes: one over the distance (only neighbours at distance 0 vote, if there are any), or equal.
     class_weight : {None, "balanced"}, default=None
-        "balanced" divides the votes for a class by its number of training distributions, which increases balanced
-        accuracy if class sizes differ.
+        "balanced" divides the votes for a class by its number of training distributions.
     n_points : "equal", int or None, default="equal"
-        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`), the same
-        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points,
-        which alone would separate distributions of different sizes. "equal": `Distributions.common_size` of the
-        training distributions; None: all points, with this bias.
+        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`): empirical
+        Wasserstein distances grow as distributions have fewer points, which alone would separate distributions of
+        different sizes. "equal": `Distributions.common_size` of the training distributions; None: all points.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
 
@@ -179,10 +176,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         Classes in sorted order.
     metric_ : GroundMetric or str
         Metric between points: the learned one if `metric` is a learner.
-    n_points_ : int or None
-        Number of points of each distribution that are compared; None: all.
-    n_features_in_ : int
-        Number of features of the points.
+    n_points_, n_features_in_ : int
+        Number of points of each distribution that are compared (None: all), and of features.
 
     Examples
     --------

@@ -372,8 +372,7 @@ class TransportClassifier(_Classification, EnsemblePredictor):
     Attributes
     ----------
     ensemble_ : GroundMetricEnsemble
-        The fitted ensemble, with held-out probabilities of the training distributions in `held_out_`; absent after
-        `load`.
+        The fitted ensemble, with held-out probabilities of the training distributions; absent after `load`.
     metric_ : GroundMetric
         Its metric.
     classes_ : array of shape (n_classes,)
@@ -622,12 +621,10 @@ class MultimodalClassifier(_Classification, _Multimodal):
     ----------
     ensemble_ : GroundMetricEnsemble
         The fitted ensemble.
-    weights_ : dict of str to float
-        Sum of the stacking weights of each modality, and of "joint"; they sum to 1.
+    weights_, view_weights_ : dict of str to float
+        Sum of the stacking weights of each modality, and of "joint"; and the weight of each view.
     metrics_ : dict of str to GroundMetric
         The learned metrics.
-    view_weights_ : dict of str to float
-        Stacking weight of each view of each modality.
     modalities_ : list of str
         Names of the modalities.
     held_out_, score_, chance_, distances_, folds_, classes_ : as in `GroundMetricEnsemble`
