@@ -203,7 +203,8 @@ class Description:
     def composition(self) -> np.ndarray:
         """Centred log-ratios of the proportions of clusters of points, (n_distributions, n_clusters)."""
         D, clusters = self.euclidean, self.scaling.clusters
-        nearest = np.concatenate([_nearest_centre(points, clusters) for points in np.split(D.points, D.bounds[1:-1])])
+        parts = np.split(D.points, D.bounds[1:-1])
+        nearest = np.concatenate([np.argmin(cdist(part, clusters, "sqeuclidean"), axis=1) for part in parts])
         shares = D.with_points((nearest[:, None] == np.arange(len(clusters))).astype(np.float64)).means()
         # Half a point is added to each count: a logarithm needs positive proportions.
         logs = np.log(shares + 0.5 / self.scaling.n_points)
@@ -293,8 +294,11 @@ class Geometry:
         part.landmarks = np.flatnonzero(np.isin(rows, self.landmarks))
         columns = np.searchsorted(self.landmarks, rows[part.landmarks])
         part.euclidean_distances = self.euclidean_distances[np.ix_(rows, columns)]
-        if self.marginals.complete:
-            part.marginals = self.marginals.subset(rows)
+        partners, values = self.marginals.partners[rows], self.marginals.values[rows]
+        if partners.shape[1] == len(self) - 1:  # all pairs
+            selected, shape = np.isin(partners, rows), (rows.size, rows.size - 1)
+            partners = np.searchsorted(rows, partners[selected]).reshape(shape)
+            part.marginals = Marginals(partners, values[selected].reshape(*shape, -1))
         return part
 
     @cached_property
@@ -314,7 +318,17 @@ class Geometry:
     @cached_property
     def marginals(self) -> Marginals:
         """1-D transport distances of single features between the training distributions."""
-        return Marginals.of(self.quantiles, self.names, self.scaling.seed)
+        n, _, n_features = self.quantiles.shape
+        count = min(n - 1, _MAX_PARTNERS, max(2, _MAX_MARGINAL_ENTRIES // (n * n_features)))
+        partners, values = np.empty((n, count), dtype=np.intp), np.empty((n, count, n_features), dtype=np.float32)
+        for i in range(n):
+            chosen = np.delete(np.arange(n), i)
+            if count < n - 1:
+                random = keyed_generator(self.scaling.seed, "partners", self.names[i])
+                chosen = np.sort(random.choice(chosen, count, replace=False))
+            partners[i] = chosen
+            values[i] = np.abs(self.quantiles[chosen] - self.quantiles[i]).mean(axis=1)
+        return Marginals(partners, values)
 
 
 @dataclass(frozen=True)
@@ -326,30 +340,6 @@ class Marginals:
 
     partners: np.ndarray  # (n_distributions, n_partners)
     values: np.ndarray  # float32, (n_distributions, n_partners, n_features)
-
-    @classmethod
-    def of(cls, quantiles: np.ndarray, names: Sequence[Any], seed: int) -> Marginals:
-        n, _, n_features = quantiles.shape
-        count = min(n - 1, _MAX_PARTNERS, max(2, _MAX_MARGINAL_ENTRIES // (n * n_features)))
-        partners, values = np.empty((n, count), dtype=np.intp), np.empty((n, count, n_features), dtype=np.float32)
-        for i in range(n):
-            chosen = np.delete(np.arange(n), i)
-            if count < n - 1:
-                chosen = np.sort(keyed_generator(seed, "partners", names[i]).choice(chosen, count, replace=False))
-            partners[i], values[i] = chosen, np.abs(quantiles[chosen] - quantiles[i]).mean(axis=1)
-        return cls(partners, values)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the partners of each distribution are all other distributions."""
-        return self.partners.shape[1] == len(self.partners) - 1
-
-    def subset(self, rows: np.ndarray) -> Marginals:
-        """Return the distances between some distributions (ascending indices) of a complete set."""
-        selected = np.isin(self.partners[rows], rows)
-        shape = rows.size, rows.size - 1
-        partners = np.searchsorted(rows, self.partners[rows][selected]).reshape(shape)
-        return Marginals(partners, self.values[rows][selected].reshape(*shape, -1))
 
 
 def choose_landmarks(names: Sequence[Any], seed: int, n_landmarks: int = N_LANDMARKS) -> np.ndarray:
@@ -423,15 +413,11 @@ def _cluster_centres(points: np.ndarray, seed: int) -> np.ndarray:
     random = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
     centres = kmeans_plusplus(points, n_clusters, random_state=random)[0]
     for _ in range(_CLUSTER_STEPS):
-        nearest = _nearest_centre(points, centres)
+        nearest = np.argmin(cdist(points, centres, "sqeuclidean"), axis=1)
         members = nearest == np.arange(n_clusters)[:, None]
         used = members.any(axis=1)
         centres[used] = (members[used] @ points) / members[used].sum(axis=1, keepdims=True)
     return centres
-
-
-def _nearest_centre(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    return np.argmin(cdist(points, centres, "sqeuclidean"), axis=1)
 
 
 def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray) -> np.ndarray:
@@ -464,41 +450,38 @@ class ArrayReader:
         self.arrays = arrays
 
     def numbers(self, name: str, *shape: int | None) -> np.ndarray:
-        """Return finite numbers of this shape; None means any length."""
-        values = self._array(name, "f", shape)
+        """Return finite numbers of this shape."""
+        values = self.array(name, "f", *shape)
         if not np.isfinite(values).all():
             raise Damaged(f"{name} are not finite")
         return values
 
     def scales(self, name: str, n: int) -> np.ndarray:
         """Return n positive numbers, which may be infinite."""
-        values = self._array(name, "f", (n,))
+        values = self.array(name, "f", n)
         if not np.all(values > 0):
             raise Damaged(f"{name} are not positive")
         return values
 
-    def mask(self, name: str, *shape: int) -> np.ndarray:
-        """Return a mask of this shape."""
-        return self._array(name, "b", shape)
-
     def indices(self, name: str, limit: int) -> np.ndarray:
         """Return whole numbers from 0 to below the limit."""
-        values = self._array(name, "iu", (None,))
+        values = self.array(name, "iu", None)
         if not np.all((values >= 0) & (values < limit)):
             raise Damaged(f"{name} are not indices below {limit}")
         return values.astype(np.intp)
 
-    def _array(self, name: str, kinds: str, shape: Sequence[int | None]) -> np.ndarray:
+    def array(self, name: str, kinds: str, *shape: int | None) -> np.ndarray:
+        """Return an array of this shape (None: any length) whose type is of one of the kinds, as in `dtype.kind`."""
         values = self.arrays[name]
         matches = values.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, values.shape, strict=True))
         if not matches or values.dtype.kind not in kinds:
-            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected shape {tuple(shape)}")
+            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected shape {shape}")
         return values
 
     def distributions(self, prefix: str, n: int, n_features: int) -> Distributions:
         """Return n distributions with this number of features."""
-        bounds = self.arrays[f"{prefix}.bounds"]
-        if bounds.shape != (n + 1,) or bounds.dtype.kind not in "iu" or bounds[0] != 0 or np.any(np.diff(bounds) < 1):
+        bounds = self.array(f"{prefix}.bounds", "iu", n + 1)
+        if bounds[0] != 0 or np.any(np.diff(bounds) < 1):
             raise Damaged(f"{prefix}.bounds do not divide points into {n} distributions")
         n_points = int(bounds[-1])
         points = self.numbers(f"{prefix}.points", n_points, n_features)
@@ -509,5 +492,5 @@ class ArrayReader:
         if order.size != n_points or np.unique(order).size < n_points:
             raise Damaged(f"{prefix}.order are not {n_points} different row numbers")
         D = Distributions(points, np.repeat(np.arange(n), np.diff(bounds)))
-        D.weights, D.uniform, D.order = weights, self.mask(f"{prefix}.uniform", n), order
+        D.weights, D.uniform, D.order = weights, self.array(f"{prefix}.uniform", "b", n), order
         return D

@@ -226,7 +226,10 @@ def train_members(
 ) -> list[Member]:
     """Train a member of each kind for each set of folds in the design that is left out; ordered by kind."""
     members: dict[tuple[str, tuple[int, ...]], Member] = {}
-    axes = _principal_axes(geometry) if "linear" in kinds else np.empty((0, 0))
+    if "linear" in kinds:  # these members start from the axes of largest variance of the points
+        points = geometry.description.euclidean.points
+        variances, axes = np.linalg.eigh(np.cov(points, rowvar=False, ddof=0).reshape(points.shape[1], -1))
+        axes = np.ascontiguousarray(axes[:, np.argsort(-variances, kind="stable")[:_RANK]].T)
     for left_out in design:
         trained_on = ~np.isin(folds, left_out)
         rows = np.flatnonzero(trained_on)
@@ -251,13 +254,6 @@ def train_members(
         used = slice(None) if key[0] == "linear" else weights != 0
         members[key] = replace(members[key], columns=members[key].columns[used], weights=weights[used])
     return [members[kind, left_out] for kind in kinds for left_out in design]
-
-
-def _principal_axes(geometry: Geometry) -> np.ndarray:
-    """Return the axes of largest variance of the points for Euclidean transport, the start of "linear" members."""
-    points = geometry.description.euclidean.points
-    variances, axes = np.linalg.eigh(np.cov(points, rowvar=False, ddof=0).reshape(points.shape[1], -1))
-    return np.ascontiguousarray(axes[:, np.argsort(-variances, kind="stable")[:_RANK]].T)
 
 
 def _training_task(geometry: Geometry, target: Target, refine: Refine, member: Member) -> Callable[[], np.ndarray]:
@@ -628,7 +624,7 @@ class MemberView:
         kind, sizes = str(entry["kind"]), entry["n_columns"]
         units = [positive(unit, "a unit") for unit in entry["units"]]
         n_members, linear = len(units), kind == "linear"
-        trained_on = reader.mask(f"{prefix}.trained_on", n_members, n)
+        trained_on = reader.array(f"{prefix}.trained_on", "b", n_members, n)
         if np.all(trained_on, axis=0).any():
             raise Damaged("a training distribution is left out by no member")
         left_out = [tuple(map(int, folds)) for folds in entry["left_out"]]

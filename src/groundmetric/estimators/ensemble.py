@@ -33,7 +33,8 @@ from ..metrics.base import GroundMetric
 from .learner import checked_distributions, refine_weights
 
 TARGETS = ("classes", "ordered", "survival")
-# Cross-validation folds that a user may give.
+# Cross-validation folds that a user may give: members leave out every three folds, so their number grows with the third
+# power of the number of folds.
 _MAX_FOLDS = 12
 
 
@@ -101,16 +102,14 @@ class Cohort:
                 "give coarser strata, or none"
             )
         folds = number_groups(align_by_name(cv, D.name_index, "cv"), len(D), "cv")
-        self.folds = None if folds is None else self._check_folds(_renumbered(folds[self.order]))
-
-    def _check_folds(self, folds: np.ndarray) -> np.ndarray:
-        for group, name in enumerate(self.group_names):
-            if np.unique(folds[self.groups == group]).size > 1:
-                raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
-        if not 2 <= folds.max() + 1 <= _MAX_FOLDS:
-            # Members leave out every three folds: their number grows with the third power of the number of folds.
-            raise ParameterError("cv", f"{folds.max() + 1} folds", f": expected 2 to {_MAX_FOLDS}")
-        return folds
+        self.folds = None if folds is None else _renumbered(folds[self.order])
+        if self.folds is not None:
+            for group, name in enumerate(self.group_names):
+                if np.unique(self.folds[self.groups == group]).size > 1:
+                    raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
+            n_folds = int(self.folds.max()) + 1
+            if not 2 <= n_folds <= _MAX_FOLDS:
+                raise ParameterError("cv", f"{n_folds} folds", f": expected 2 to {_MAX_FOLDS}")
 
 
 def _renumbered(codes: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from .._internal.validation import (
 )
 from ..distances import GroundMetricMethod, pairwise_distances
 from ..distributions import Distributions, SmallSampleWarning
-from ..ensemble import Classes, Predicted, Predictor, Survival
+from ..ensemble import Classes, Numbers, Predicted, Predictor, Survival
 from ..ensemble.fit import FAR, Calibration, PredictionIntervals, PredictionSets
 from ..ensemble.geometry import ArrayReader
 from ..learning.survival import SurvivalTimes, check_comparable, concordance, kaplan_meier, read_survival
@@ -351,8 +351,6 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Load and validate these arrays."""
-        if isinstance(self.predictor_.target, Classes):
-            raise Damaged(f"a {type(self).__name__} has classes")
 
 
 class TransportClassifier(_Classification, EnsemblePredictor):
@@ -401,7 +399,7 @@ class TransportClassifier(_Classification, EnsemblePredictor):
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         classes, target = arrays["classes"], self.predictor_.target
-        if not isinstance(target, Classes) or classes.shape != (target.n_classes,):
+        if classes.shape != (target.n_classes,):
             raise Damaged(f"there are classes of shape {classes.shape}, which do not fit the models")
         self.classes_ = classes.astype(str).astype(object) if description["text"] else classes
 
@@ -522,7 +520,6 @@ class TransportSurvival(EnsemblePredictor):
         return {**arrays, "concordance": np.array(self.concordance_)}
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        super()._unpack_more(description, arrays)
         time, event, risk = (arrays[name] for name in ("time", "event", "held_out_risk"))
         shape, kinds = (len(self.predictor_.names),), (time.dtype.kind, event.dtype.kind, risk.dtype.kind)
         if {time.shape, event.shape, risk.shape} != {shape} or kinds != ("f", "b", "f"):
@@ -689,8 +686,10 @@ def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray],
         loaded.metric_, loaded.n_features_in_ = metric, metric.n_features
         if description["named"]:
             loaded.feature_names_in_ = np.array(metric.features, dtype=object)
-        loaded._unpack_more(description, arrays)
         target = loaded.predictor_.target
+        if type(target) is not {"classes": Classes, "ordered": Numbers, "survival": Survival}[loaded.target]:
+            raise Damaged(f"a {description['estimator']} has a target of type {type(target).__name__}")
+        loaded._unpack_more(description, arrays)
         loaded.calibration_ = None
         if not isinstance(target, Survival):
             n_classes = target.n_classes if isinstance(target, Classes) else 1
