@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from .._internal.validation import (
     real_array,
     refuse_points_of_learner,
 )
-from ..distances import GroundMetricMethod, pairwise_distances
+from ..distances import GroundMetricMethod
 from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import Classes, Numbers, Predicted, Predictor, Survival
 from ..ensemble.fit import FAR, Calibration, PredictionIntervals, PredictionSets
@@ -39,11 +39,10 @@ FORMAT, VERSION = "groundmetric.Predictor", 5
 _TITLE = "saved TransportClassifier, TransportRegressor or TransportSurvival"
 # Name of the views that combine the features of all modalities, if these are measured on the same cells.
 JOINT = "joint"
-# Distributions and points of each from which the unit of distances in a modality is estimated.
-_MAX_DISTRIBUTIONS, _MAX_POINTS = 30, 100
 # Width of the kernel between risks, in standard deviations times n^(-1/5): Silverman's rule.
 _WIDTH = 1.06
 
+InputLike: TypeAlias = "DistributionsLike | ModalitiesLike"
 # Validated distributions by modality, in the order of the input; a single modality has the name "".
 Parts = dict[str, Distributions]
 
@@ -73,7 +72,7 @@ class BasePredictor(BaseEstimator):
 
     def fit(
         self,
-        X: DistributionsLike | ModalitiesLike,
+        X: InputLike,
         y: LabelsLike,
         *,
         groups: LabelsLike | None = None,
@@ -138,7 +137,7 @@ class BasePredictor(BaseEstimator):
     def _keep(self, parts: Parts, y: Any) -> None:
         raise NotImplementedError
 
-    def typicality(self, X: DistributionsLike | ModalitiesLike) -> np.ndarray:
+    def typicality(self, X: InputLike) -> np.ndarray:
         """Return the share of distributions (training and new one) whose nearest neighbour is at least as far away.
 
         Distances are Euclidean transport distances between standardised features, which use no label. The smallest
@@ -146,7 +145,7 @@ class BasePredictor(BaseEstimator):
         """
         return self.predict_all(X).typicality
 
-    def predict_all(self, X: DistributionsLike | ModalitiesLike) -> Predicted:
+    def predict_all(self, X: InputLike) -> Predicted:
         """Return predictions (`values`: probabilities of the classes, numbers or risks) without warnings.
 
         Instead, the result has the `typicality` of each distribution, and masks of distributions that are unlike all
@@ -182,7 +181,7 @@ class _Classification(ClassifierMixin):
 
     classes_: np.ndarray
 
-    def predict_proba(self, X: DistributionsLike | ModalitiesLike, prior: LabelsLike | None = None) -> np.ndarray:
+    def predict_proba(self, X: InputLike, prior: LabelsLike | None = None) -> np.ndarray:
         """Return the probability of each class, shape (n_distributions, n_classes), in the order of `classes_`.
 
         Parameters
@@ -193,14 +192,12 @@ class _Classification(ClassifierMixin):
         """
         return self._adjusted(self._predict(self._checked(X)), prior)
 
-    def predict(self, X: DistributionsLike | ModalitiesLike, prior: LabelsLike | None = None) -> np.ndarray:
+    def predict(self, X: InputLike, prior: LabelsLike | None = None) -> np.ndarray:
         """Return the most probable class of each distribution, with `prior` as in `predict_proba`."""
         probabilities = self._adjusted(self._predict(self._checked(X)), prior)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
-    def predict_set(
-        self, X: DistributionsLike | ModalitiesLike, coverage: float = 0.9, *, strata: LabelsLike | None = None
-    ) -> PredictionSets:
+    def predict_set(self, X: InputLike, coverage: float = 0.9, *, strata: LabelsLike | None = None) -> PredictionSets:
         """Return sets of classes that contain the true class with a stated probability, by conformal prediction.
 
         A set with one class is a prediction at this level; a set with several classes means that the data do not
@@ -223,9 +220,7 @@ class _Classification(ClassifierMixin):
             predicted.values, predicted.far, D.names, self.classes_, float(coverage), new_strata
         )
 
-    def score(
-        self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: InputLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the distributions whose class is predicted correctly, weighted by `sample_weight`."""
         parts = self._checked(X)
         index = _first(parts).name_index
@@ -255,11 +250,11 @@ class _Regression(RegressorMixin):
 
     target = "ordered"
 
-    def predict(self, X: DistributionsLike | ModalitiesLike) -> np.ndarray:
+    def predict(self, X: InputLike) -> np.ndarray:
         """Return the predicted number of each distribution."""
         return self._predict(self._checked(X))
 
-    def predict_interval(self, X: DistributionsLike | ModalitiesLike, coverage: float = 0.9) -> PredictionIntervals:
+    def predict_interval(self, X: InputLike, coverage: float = 0.9) -> PredictionIntervals:
         """Return intervals that contain the true number with a stated probability, by conformal prediction.
 
         The half-width is a quantile of the absolute errors of held-out predictions, so all intervals have the same
@@ -275,9 +270,7 @@ class _Regression(RegressorMixin):
         predicted = self._predicted(parts)
         return self.calibration_.intervals(predicted.values, predicted.far, _first(parts).names, float(coverage))
 
-    def score(
-        self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: InputLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of the predicted numbers, with weights `sample_weight`: 0 if as good as the mean of `y`."""
         parts = self._checked(X)
         D = _first(parts)
@@ -575,27 +568,6 @@ class _Multimodal(BasePredictor):
         for (name, _), weight in zip(ensemble.fitted_.views, ensemble.fitted_.stack.weights, strict=True):
             self.weights_[name] += float(weight)
         self.n_features_in_ = sum(parts[name].shape[1] for name in self.modalities_)
-        # The unit of distances in a modality is their mean over a subset of the training distributions.
-        self.units_ = {}
-        for name, D in parts.items():
-            rows = np.unique(np.linspace(0, len(D) - 1, _MAX_DISTRIBUTIONS).astype(int))
-            subset = D[rows].subsample(_MAX_POINTS, random_state=0)
-            total = float(pairwise_distances(subset, metric=self.metrics_[name]).sum())
-            self.units_[name] = total / max(len(rows) * (len(rows) - 1), 1) or 1.0
-
-    def distances(self, A: ModalitiesLike, B: ModalitiesLike | None = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Return distances between distributions of `A` and `B` (or within `A`), averaged over modalities by weight.
-
-        Distances of a modality are exact Wasserstein distances under its metric, in units of their mean between
-        training distributions; `n_jobs` is the number of threads.
-        """
-        first = self._checked(A)
-        second = None if B is None else self._checked(B)
-        distances = [
-            pairwise_distances(first[name], second and second[name], metric, n_jobs=n_jobs) / self.units_[name]
-            for name, metric in self.metrics_.items()
-        ]
-        return np.sum([self.weights_[name] * d for name, d in zip(self.metrics_, distances, strict=True)], axis=0)
 
 
 class MultimodalClassifier(_Classification, _Multimodal):
