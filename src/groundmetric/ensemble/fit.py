@@ -417,14 +417,12 @@ class PredictionIntervals:
 
     Parameters
     ----------
-    names : list
-        Names of the distributions.
+    names, reasons : list
+        Names of the distributions, and why an interval is infinite (otherwise empty).
     values, low, high : array of shape (n_distributions,)
         Predicted number, and ends of the interval; infinite where the training patients are too few for the coverage.
     coverage : float
         Probability with which an interval contains the true number, at least.
-    reasons : list of str
-        Why an interval is infinite; otherwise empty.
     """
 
     names: list[Any]

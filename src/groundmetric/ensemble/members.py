@@ -6,16 +6,16 @@ members that were trained on none of the folds f, F(i) and F(j), where F(i) is t
 ensemble is a list of sets of folds, one per member, such that any three folds are left out together by at least one
 member.
 
-A view turns distributions into a kernel, with the same kind of kernel for new distributions. It has a `name`, a `group`
-(views of a group are similar and share a prior weight in stacking), `landmarks` (the training distributions that
-kernels have a column for; all of them in small cohorts), `kernel(fold)` between training distributions (rows) and
-landmarks, `kernel_to(description)` between new distributions and landmarks, and `distances` between all training
-distributions for maps, in units of their median. `kernel(fold)` is the kernel for predicting that cross-validation
-fold: it uses no label of the fold. Views without labels have one kernel for all folds.
+A view turns distributions into a kernel. Views of a `group` are similar and share a prior weight in stacking.
+`landmarks` are the training distributions that kernels have a column for, all of them in small cohorts. `kernel(fold)`
+is the kernel between training distributions (rows) and landmarks for predicting that cross-validation fold: it uses no
+label of the fold; views without labels have one kernel for all folds. `kernel_to(description)` is the kernel between
+new distributions and landmarks, of the same kind. `distances` between all training distributions, in units of their
+median, are for maps.
 
 `pack` adds the arrays of a view to those of a file and returns the description that JSON holds; `unpack` validates and
-restores them. A view from a file has the landmarks as its only training distributions: it has `kernel_to`, but neither
-`kernel` nor `distances`.
+restores them. A view from a file has `kernel_to`, but neither `kernel` nor `distances`: its only training distributions
+are the landmarks.
 """
 
 from __future__ import annotations
@@ -79,9 +79,6 @@ def designs(n_members: int) -> Iterator[tuple[int, Design]]:
     """Yield numbers of folds and designs of at least `n_members` members, smallest first.
 
     The last design leaves out three of eight folds, for classes of few groups.
-
-    >>> [(n_folds, len(design)) for n_folds, design in designs(14)]
-    [(8, 14), (10, 30), (8, 56)]
     """
     candidates = [(4, _triples(4)), (5, _triples(5)), (8, _STEINER_8), (10, _STEINER_10)]
     large_enough = [(n_folds, design) for n_folds, design in candidates if len(design) >= n_members]
@@ -361,11 +358,6 @@ def strongest_features(statistics: np.ndarray) -> np.ndarray:
     """Return the statistics as weights: 0 for negative statistics and for all but the strongest fifty.
 
     If fewer than three features have a positive statistic, the best three have equal weights.
-
-    >>> strongest_features(np.array([0.5, -1.0, 2.0, 0.1, 0.0])).tolist()
-    [0.5, 0.0, 2.0, 0.1, 0.0]
-    >>> strongest_features(np.array([-0.5, -1.0, -2.0, -3.0])).tolist()
-    [1.0, 1.0, 1.0, 0.0]
     """
     order = np.argsort(-statistics, kind="stable")
     weights = np.maximum(statistics, 0.0)

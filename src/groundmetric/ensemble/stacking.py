@@ -89,9 +89,6 @@ class Classes:
         """Return weights of mean 1 that balance the classes, as far as possible within each stratum.
 
         Distributions outside the mask `training` have weight 0.
-
-        >>> Classes(np.array([0, 0, 0, 1]), 2).weights().round(2).tolist()
-        [0.67, 0.67, 0.67, 2.0]
         """
         weights = np.ones(len(self)) if training is None else training.astype(np.float64)
         for stratum in [] if self.strata is None else np.unique(self.strata):

@@ -74,18 +74,14 @@ class Cohort:
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         named_groups = group_list(groups, D.name_index)
-        numbered = number_groups(named_groups, len(D))
+        codes = number_groups(named_groups, len(D))
         stratum = read_strata(strata, D.name_index, D, by_row=False)
         self.order = np.array(sorted(range(len(D)), key=lambda d: str(D.names[d])), dtype=np.intp)
         self.inverse = np.argsort(self.order)
         self.strata = None if stratum is None or np.ptp(stratum) == 0 else _renumbered(stratum[self.order])
-        names = list(D.names) if numbered is None or named_groups is None else named_groups
-        names = [names[d] for d in self.order]
-        if numbered is None:
-            self.groups, self.group_names = np.arange(len(D)), names
-        else:
-            _, first, self.groups = np.unique(numbered[self.order], return_index=True, return_inverse=True)
-            self.group_names = [names[d] for d in first]
+        codes = np.arange(len(D)) if codes is None else codes[self.order]
+        _, first, self.groups = np.unique(codes, return_index=True, return_inverse=True)
+        self.group_names = [(named_groups or D.names)[d] for d in self.order[first]]
         unordered, self.classes = read_target(y, target, D)
         n_groups = len(self.group_names)
         if isinstance(unordered, Classes):
@@ -315,15 +311,14 @@ def prepare_fit(
     cohort = Cohort(next(iter(parts.values())), y, ensemble.target, groups, strata, ensemble.cv)
     for name in ("n_members", "max_points", "max_epochs"):
         check_number(name, getattr(ensemble, name), low=1, whole=True)
-    kinds = [ensemble.kinds] if isinstance(ensemble.kinds, str) else list(ensemble.kinds)
-    if isinstance(ensemble.kinds, str) or not kinds or any(kind not in KINDS for kind in kinds):
+    kinds = list(ensemble.kinds)
+    if not kinds or any(kind not in KINDS for kind in kinds):
         raise ParameterError("kinds", ensemble.kinds, f": expected a list of some of {list(KINDS)}")
     if len(set(kinds)) < len(kinds):
         raise ParameterError("kinds", ensemble.kinds, ": expected each kind once; `n_members` says how many of each")
-    ordered = [kind for kind in KINDS if kind in kinds]
-    seed = resolve_seed(ensemble.random_state)
-    refine, show = partial(refine_weights, max_epochs=ensemble.max_epochs), bool(ensemble.verbose)
-    settings = Settings(ordered, ensemble.n_members, seed, refine, ensemble.n_jobs, show)
+    kinds.sort(key=KINDS.index)
+    seed, refine = resolve_seed(ensemble.random_state), partial(refine_weights, max_epochs=ensemble.max_epochs)
+    settings = Settings(kinds, ensemble.n_members, seed, refine, ensemble.n_jobs, bool(ensemble.verbose))
     geometries = {
         name: Geometry(parts[name][cohort.order], seed, ensemble.max_points, cohort.strata, ensemble.n_jobs)
         for name in sorted(parts)

@@ -39,9 +39,6 @@ def class_shares(
     `distances` and class `codes` have a row per item and a column per neighbour. With weights "distance", a vote weighs
     one over the distance, and if neighbours are at distance 0, only they vote. With `among`, the codes of all training
     distributions, votes are divided by the size of their class.
-
-    >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
-    [[0.571, 0.429]]
     """
     votes = _votes(distances, weights)
     shares = np.stack([(votes * (codes == c)).sum(axis=1) for c in range(n_classes)], axis=1)
@@ -51,11 +48,7 @@ def class_shares(
 
 
 def mean_values(distances: np.ndarray, values: np.ndarray, weights: str) -> np.ndarray:
-    """Return the mean of the neighbours' values, shape (n_items, n_neighbors, …), weighted as their votes.
-
-    >>> mean_values(np.array([[1.0, 2.0]]), np.array([[3.0, 6.0]]), "distance").tolist()
-    [4.0]
-    """
+    """Return the mean of the neighbours' values, shape (n_items, n_neighbors, …), weighted as their votes."""
     votes = _votes(distances, weights)
     return np.einsum("in,in...->i...", votes / votes.sum(axis=1, keepdims=True), values)
 

@@ -86,11 +86,6 @@ class SelectedFeatures(BaseEstimator):
     The rule "variance" selects the features whose variance is above the average (the paper's rule); an int, this number
     of features with the largest variance. The selection is part of the fit, and an evaluation repeats it in every
     split: a selection from all distributions would use the test distributions.
-
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.synth_2d(random_state=0)
-    >>> SelectedFeatures(gm.baselines.Euclidean(), 1).fit(D, y).places_.tolist()  # the noise varies most
-    [1]
     """
 
     def __init__(self, method: Any, rule: Any = "variance") -> None:
