@@ -242,12 +242,10 @@ class FittedEnsemble:
 
 
 def _announce(geometry: Geometry, n_members: int, seconds: float) -> None:
-    """Print an estimate of the time of all members, from the time of the Euclidean distances by the same threads.
-
-    A member leaves out about half of the distributions and half of the landmarks: it measures a quarter of the pairs.
-    Training and stacking take about a fifth of the time of the distances.
-    """
+    """Print an estimate of the time of all members, from the time of the Euclidean distances by the same threads."""
     n, n_landmarks = len(geometry), geometry.landmarks.size
+    # A member leaves out about half of the distributions and half of the landmarks: it measures a quarter of the pairs.
+    # Training and stacking take about a fifth of the time of the distances.
     expected = 1.2 * seconds * n_members / 4.0
     if expected > _LONG:
         pairs = "all pairs" if n == n_landmarks else f"pairs with {n_landmarks} landmarks"

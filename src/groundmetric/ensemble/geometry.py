@@ -228,7 +228,14 @@ class Description:
             for low in range(0, columns.size, _BLOCK):
                 block = columns[low : low + _BLOCK]
                 values = standardise(D.points[rows][:, block], scaling.centre[block], scaling.scale[block])
-                quantiles[d, :, low : low + _BLOCK] = _quantiles(values, masses, levels)
+                if masses is None:
+                    of_block = np.quantile(values, levels, axis=0, method="hazen")
+                else:
+                    order = np.argsort(values, axis=0)
+                    below = np.cumsum(masses[order], axis=0) / masses.sum()
+                    ranks = np.stack([np.argmax(below >= level - 1e-12, axis=0) for level in levels])
+                    of_block = np.take_along_axis(np.take_along_axis(values, order, axis=0), ranks, axis=0)
+                quantiles[d, :, low : low + _BLOCK] = of_block
         return quantiles
 
 
@@ -414,15 +421,6 @@ def _cluster_centres(points: np.ndarray, seed: int) -> np.ndarray:
         used = members.any(axis=1)
         centres[used] = (members[used] @ points) / members[used].sum(axis=1, keepdims=True)
     return centres
-
-
-def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray) -> np.ndarray:
-    if masses is None:
-        return np.quantile(values, levels, axis=0, method="hazen")
-    order = np.argsort(values, axis=0)
-    below = np.cumsum(masses[order], axis=0) / masses.sum()
-    rows = np.stack([np.argmax(below >= level - 1e-12, axis=0) for level in levels])
-    return np.take_along_axis(np.take_along_axis(values, order, axis=0), rows, axis=0)
 
 
 def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarray]) -> None:

@@ -392,9 +392,8 @@ def median_distance(distances: np.ndarray, landmarks: np.ndarray | None = None) 
 
     Column j has the distances to distribution ``landmarks[j]``; None means to distribution j.
     """
-    n_columns = distances.shape[1]
-    different = np.ones(distances.shape, dtype=bool)
-    different[np.arange(n_columns) if landmarks is None else landmarks, np.arange(n_columns)] = False
+    columns, different = np.arange(distances.shape[1]), np.ones(distances.shape, dtype=bool)
+    different[columns if landmarks is None else landmarks, columns] = False
     values = distances[different]
     return (float(np.median(values)) or 1.0) if values.size else 1.0
 
@@ -405,8 +404,8 @@ def replace_diagonal(kernel: np.ndarray, landmarks: np.ndarray | None = None) ->
     These entries of a kernel of distances are 1, although an independent sample of the same distribution would not be
     at distance 0. A model would use them to explain training labels and be underconfident about new samples.
     """
-    n_columns = kernel.shape[1]
-    rows, columns = np.arange(n_columns) if landmarks is None else landmarks, np.arange(n_columns)
+    columns = np.arange(kernel.shape[1])
+    rows = columns if landmarks is None else landmarks
     replaced = kernel.copy()
     replaced[rows, columns] = 0.0
     replaced[rows, columns] = replaced[rows].max(axis=1)

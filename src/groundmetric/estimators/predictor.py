@@ -114,10 +114,7 @@ class BasePredictor(BaseEstimator):
         return self
 
     def _calibrate(self, D: Distributions, groups: Any, strata: Any) -> Calibration | None:
-        """Return nonconformity scores of the held-out predictions; None for survival times.
-
-        Each score compares the label of a distribution with a prediction that used no label of its fold.
-        """
+        """Return nonconformity scores of predictions that used no label of their fold; None for survival times."""
         target, held_out = self.ensemble_.fitted_.target, self.ensemble_.held_out_
         if isinstance(target, Survival):
             return None
@@ -148,7 +145,7 @@ class BasePredictor(BaseEstimator):
     def predict_all(self, X: InputLike) -> Predicted:
         """Return predictions (`values`: probabilities of the classes, numbers or risks) without warnings.
 
-        Instead, the result has the `typicality` of each distribution, and masks of distributions that are unlike all
+        The result also has the `typicality` of each distribution, and masks of distributions that are unlike all
         training distributions (`far`) or have fewer points than these (`small`).
         """
         return self._predicted(self._checked(X))
@@ -382,17 +379,16 @@ class TransportClassifier(_Classification, EnsemblePredictor):
 
     def _pack_more(self) -> dict[str, np.ndarray]:
         classes = self.classes_
-        if classes.dtype == object and all(isinstance(label, str) for label in classes):
-            return {"classes": classes.astype(str)}
-        if classes.dtype.kind not in "biufSU":
+        text = classes.dtype == object and all(isinstance(label, str) for label in classes)
+        if not text and classes.dtype.kind not in "biufSU":
             raise TypeError(
                 f"classes are like {classes[0]!r}: only text and numbers can be saved, make all labels text"
             )
-        return {"classes": classes}
+        return {"classes": classes.astype(str) if text else classes}
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        classes, target = arrays["classes"], self.predictor_.target
-        if classes.shape != (target.n_classes,):
+        classes = arrays["classes"]
+        if classes.shape != self.predictor_.target.empty().shape:  # predictions for one distribution
             raise Damaged(f"there are classes of shape {classes.shape}, which do not fit the models")
         self.classes_ = classes.astype(str).astype(object) if description["text"] else classes
 
@@ -662,10 +658,9 @@ def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray],
         if type(target) is not {"classes": Classes, "ordered": Numbers, "survival": Survival}[loaded.target]:
             raise Damaged(f"a {description['estimator']} has a target of type {type(target).__name__}")
         loaded._unpack_more(description, arrays)
-        loaded.calibration_ = None
-        if not isinstance(target, Survival):
-            n_classes = target.n_classes if isinstance(target, Classes) else 1
-            loaded.calibration_ = Calibration.unpack(ArrayReader(arrays), n_classes)
+        n_classes = target.n_classes if isinstance(target, Classes) else 1
+        is_survival = isinstance(target, Survival)
+        loaded.calibration_ = None if is_survival else Calibration.unpack(ArrayReader(arrays), n_classes)
         return loaded
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError, MemoryError) as error:
         reason = error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
