@@ -112,7 +112,7 @@ class FittedEnsemble:
         views: list[tuple[str, View]] = []
         for name, geometry in geometries.items():
             started = time.perf_counter()
-            views.append((name, EuclideanView.fit(geometry)))
+            views.append((name, EuclideanView.fit(geometry)))  # this view and the summaries use no label
             if settings.verbose and design:
                 _announce(geometry, len(design) * len(settings.kinds), time.perf_counter() - started)
             views += [(name, SummaryView.fit(geometry, summary)) for summary in SUMMARIES]

@@ -230,7 +230,7 @@ def train_members(
     for left_out in design:
         trained_on = ~np.isin(folds, left_out)
         rows = np.flatnonzero(trained_on)
-        subset = target.subset(rows)
+        subset = target.subset(rows)  # no label of the folds that the member leaves out
         if "univariate" in kinds or "learned" in kinds:
             start = strongest_features(separation(geometry.marginals, subset, rows, len(geometry)))
         for kind in kinds:

@@ -448,6 +448,7 @@ class KernelModel:
             if square is not kernel:
                 x = _coordinates(kernel, columns, overall, scale, axes)
         x = np.column_stack([x, np.ones(n)])
+        # One model per fold from the labels of the other folds, and the last from all labels; coordinates use no label.
         masks = np.array([folds != fold for fold in np.unique(folds)] + [np.ones(n, dtype=bool)])
         coefficients = target.fit(x, masks, STRENGTHS)
         coefficients = coefficients.reshape(len(masks), STRENGTHS.size, *coefficients.shape[1:])
@@ -531,7 +532,10 @@ def prior_weights(groups: Sequence[str]) -> np.ndarray:
 def stacking_weights(
     held_out: Sequence[np.ndarray], prior: np.ndarray, target: Target, folds: np.ndarray
 ) -> np.ndarray:
-    """Return weights of views: the third power of the gain of their held-out score over chance, times their prior."""
+    """Return weights of views: the third power of the gain of their held-out score over chance, times their prior.
+
+    All labels of the target decide. For the prediction of a fold, the target has the labels of the other folds only.
+    """
     chance = target.score(target.chance(folds))
     gains = np.array([target.score(predictions) - chance for predictions in held_out])
     gains = np.maximum(gains, max(_MIN_GAIN, _MIN_GAIN_TIMES_N / len(target))) ** _GAIN_POWER

@@ -95,7 +95,7 @@ class NearestDistributions(BaseEstimator):
             Outer group of each distribution (the patient of a sample), for the `fit` of a learner that takes groups;
             votes of neighbours do not depend on them.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Batch, site or donor of each distribution, for the `fit` of the learner; an error if `metric` is none.
+            Batch, site or donor of each distribution, for the `fit` of the learner; an error without a learner.
         """
         remedy = f"give it as `metric`, e.g. {type(self).__name__}(metric=GroundMetricLearner())"
         refuse_points_of_learner(X, y, remedy)
