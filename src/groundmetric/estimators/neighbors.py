@@ -23,11 +23,9 @@ from ..distances import kneighbors
 from ..distributions import Distributions, as_distributions, resolve_n_points, with_equal_points
 from ..metrics.base import GroundMetric
 
-WEIGHTS = ("distance", "uniform")
-
 
 def check_weights(weights: str) -> None:
-    if weights not in WEIGHTS:
+    if weights not in ("distance", "uniform"):
         raise ValueError(f"weights is {weights!r}: expected 'distance' or 'uniform'")
 
 

@@ -71,12 +71,7 @@ class BasePredictor(BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self,
-        X: InputLike,
-        y: LabelsLike,
-        *,
-        groups: LabelsLike | None = None,
-        strata: LabelsLike | None = None,
+        self, X: InputLike, y: LabelsLike, *, groups: LabelsLike | None = None, strata: LabelsLike | None = None
     ) -> Self:
         """Fit the ensemble, and the kernel models of its views.
 
