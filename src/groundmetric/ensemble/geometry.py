@@ -301,11 +301,11 @@ class Geometry:
         part.landmarks = np.flatnonzero(np.isin(rows, self.landmarks))
         columns = np.searchsorted(self.landmarks, rows[part.landmarks])
         part.euclidean_distances = self.euclidean_distances[np.ix_(rows, columns)]
-        partners, values = self.marginals.partners[rows], self.marginals.values[rows]
-        if partners.shape[1] == len(self) - 1:  # all pairs
-            selected, shape = np.isin(partners, rows), (rows.size, rows.size - 1)
-            partners = np.searchsorted(rows, partners[selected]).reshape(shape)
-            part.marginals = Marginals(partners, values[selected].reshape(*shape, -1))
+        if self.marginals.partners.shape[1] == len(self) - 1:  # all pairs
+            partners, shape = self.marginals.partners[rows], (rows.size, rows.size - 1)
+            selected = np.isin(partners, rows)
+            values = self.marginals.values[rows][selected].reshape(*shape, -1)
+            part.marginals = Marginals(np.searchsorted(rows, partners[selected]).reshape(shape), values)
         return part
 
     @cached_property
