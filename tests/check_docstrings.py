@@ -2,7 +2,13 @@
 
 Public are the names in `__all__` of groundmetric and of its public modules, and the public methods of classes among
 them. A method without a docstring inherits that of the class it extends, as `help` shows it, if it takes the same
-parameters. Prints errors by module and exits with status 1 after an error.
+parameters. The page of a class shows the docstrings of the class and of all methods, so a method need not repeat them:
+
+- A parameter that the docstring of the class or of `fit` describes, or that the text of the method names in backticks,
+  needs no entry in "Parameters".
+- A method whose summary is "Return …" needs no section "Returns", nor does one that returns its object.
+
+Prints errors by module and exits with status 1 after an error.
 """
 
 from __future__ import annotations
@@ -10,12 +16,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from numpydoc.validate import get_doc_object, validate
+from numpydoc.validate import Validator, get_doc_object, validate
 
 import groundmetric
 
@@ -84,16 +91,32 @@ def _parameters(method: Any) -> list[str]:
     return list(inspect.signature(method).parameters)
 
 
-def faults(value: Any, *, method: bool) -> list[str]:
-    """What numpydoc finds wrong with the docstring of an object, a line each."""
-    wanted = CODES.keys() - (NOT_OF_METHODS if method else set())
+def faults(value: Any, owner: Any = None) -> list[str]:
+    """What numpydoc finds wrong with the docstring of an object, or of a method of the class `owner`, a line each."""
+    wanted = CODES.keys() - (NOT_OF_METHODS if owner else set())
+    if owner:
+        doc = Validator(get_doc_object(value))
+        shown = {name for part in (owner, getattr(owner, "fit", owner)) for name in _described(part)}
+        named = set(re.findall(r"`(\w+)`", doc.raw_doc))
+        if set(_parameters(value)) - {"self", "cls"} <= {*doc.doc_all_parameters, *shown, *named}:
+            wanted -= {"PR01"}
+        if doc.summary.startswith("Return ") or inspect.signature(value).return_annotation in ("Self", owner.__name__):
+            wanted -= {"RT01"}
     return [f"{code} {text}" for code, text in validate(get_doc_object(value))["errors"] if code in wanted]
+
+
+def _described(value: Any) -> list[str]:
+    return [name.strip(" *") for name in Validator(get_doc_object(value)).doc_all_parameters]
 
 
 def main() -> int:
     checked = failed = 0
     for module, objects in public_objects().items():
-        lines = [f"  {name}: {fault}" for name, value in objects.items() for fault in faults(value, method="." in name)]
+        lines = [
+            f"  {name}: {fault}"
+            for name, value in objects.items()
+            for fault in faults(value, objects[name.split(".")[0]] if "." in name else None)
+        ]
         checked, failed = checked + len(objects), failed + len(lines)
         if lines:
             print(module, *lines, sep="\n")

@@ -280,7 +280,7 @@ def test_a_class_of_one_is_an_error():
 
 
 def test_numbers_of_any_size_give_scaled_predictions():
-    options = {"kinds": KINDS, "max_epochs": 2, "cv": FOLDS, "n_members": 2}
+    options = {"kinds": KINDS, "max_epochs": 2, "cv": FOLDS % 4, "n_members": 2}
     first = TransportRegressor(small(**options)).fit(D, VALUES)
     for factor in (1e300, 1e-300, 3e3):
         second = TransportRegressor(small(**options)).fit(D, VALUES * factor)

@@ -13,8 +13,8 @@ from groundmetric import (
     TransportSurvival,
 )
 from groundmetric._internal.files import Damaged
-from groundmetric.ensemble.fit import VERSION, Predictor
-from groundmetric.estimators.predictor import load_predictor, unpack_predictor
+from groundmetric.ensemble import Predictor
+from groundmetric.estimators.predictor import VERSION, load_predictor, unpack_predictor
 
 from ..estimators.cohorts import cohort
 
@@ -94,7 +94,7 @@ def test_a_truncated_file_is_an_error(models, tmp_path, share):
 def test_other_versions_are_named(models, tmp_path, monkeypatch, version, match):
     path = tmp_path / "model.gmp"
     with monkeypatch.context() as patch:
-        patch.setattr("groundmetric.ensemble.fit.VERSION", version)
+        patch.setattr("groundmetric.estimators.predictor.VERSION", version)
         models["classes"].save(path)
     with pytest.raises(ValueError, match=match):
         load_predictor(path)

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from groundmetric.ensemble import Classes, Numbers, stacking
-from groundmetric.ensemble.stacking import KernelModel, Stack, combine, predict_held_out, stacking_weights
+from groundmetric.ensemble.stacking import KernelModel, Stack, predict_held_out, stacking_weights
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(24, 3))
@@ -171,4 +171,4 @@ def test_an_informative_view_outweighs_noise():
     assert_allclose(stack.weights.sum(), 1.0)
     predicted = stack.predict_views([kernel_of(NEW[:, :1], X[:, :1]), *(np.ones((10, 24)),) * 3], Classes(CODES, 2))
     assert predicted.shape == (4, 10, 2)
-    assert_allclose(combine(stack.weights, predicted).sum(axis=1), 1.0)
+    assert_allclose(np.tensordot(stack.weights, predicted, axes=1).sum(axis=1), 1.0)

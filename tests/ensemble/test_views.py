@@ -15,6 +15,7 @@ from groundmetric.ensemble.members import (
     SummaryView,
     TransportView,
     choose_design,
+    measure_members,
     median_distance,
     replace_diagonal,
     train_members,
@@ -37,7 +38,7 @@ def member_views(codes):
     assert len(design) == 14
     members = train_members(GEOMETRY, target, FOLDS, KINDS, design, partial(refine_weights, max_epochs=2))
     by_kind = {kind: [m for m in members if m.kind == kind] for kind in KINDS}
-    views = [TransportView.fit(kind, GEOMETRY, by_kind[kind]) for kind in KINDS]
+    views = [TransportView.fit(kind, GEOMETRY, part, measure_members(GEOMETRY, part)) for kind, part in by_kind.items()]
     return [*views, MarginalView.fit("marginal", GEOMETRY, by_kind["univariate"])]
 
 

@@ -22,8 +22,8 @@ from groundmetric import (
 )
 from groundmetric._internal.files import write_arrays
 from groundmetric._internal.validation import ParameterError
-from groundmetric.ensemble.fit import FORMAT
 from groundmetric.estimators import UnfamiliarWarning
+from groundmetric.estimators.predictor import FORMAT
 
 from .cohorts import FEATURES, PLANTED, cohort
 

@@ -75,4 +75,4 @@ def test_the_class_of_a_predictor_decides_its_target():
         gm.TransportClassifier(gm.GroundMetricEnsemble(2, target="ordered")).fit(D, y)
     assert caught.value.parameter == "target"
     ordered = gm.GroundMetricEnsemble(2, kinds=["anova"], target="ordered")
-    assert gm.TransportRegressor(ordered).make_ensemble().target == "ordered"
+    assert gm.TransportRegressor(ordered).fit(D, np.arange(16.0)).ensemble_.target == "ordered"

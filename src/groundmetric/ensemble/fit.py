@@ -1,11 +1,10 @@
-"""The fitted ensemble; the predictor of new distributions (views, models and stacking weights) and its file.
+"""The fitted ensemble, and the predictor of new distributions: views, models, stacking weights and prediction sets.
 
-A file holds arrays and JSON, without pickle. Every array of a file is validated before use.
+A predictor is packed as arrays and JSON, without pickle. Every array is validated when it is unpacked.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import trim_mean
 
-from .._internal.files import Damaged, read_arrays, write_arrays
+from .._internal.files import Damaged
 from .._internal.parallel import write_line
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
-from .geometry import ArrayReader, Description, Geometry, Scaling, StoredDescription
+from .geometry import ArrayReader, Geometry, Scaling, StoredDescription
 from .members import (
     DIAGONAL,
     EUCLIDEAN,
     MARGINAL,
     SUMMARIES,
+    VIEWS,
     Design,
     EuclideanView,
     MarginalView,
@@ -39,15 +39,11 @@ from .members import (
     fallback_design,
     measure_members,
     train_members,
-    unpack_view,
 )
-from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held_out, prior_weights, unpack_target
+from .stacking import HeldOut, KernelModel, Stack, Target, predict_held_out, prior_weights, unpack_target
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-FORMAT, VERSION = "groundmetric.Predictor", 5
-_TITLE = "saved TransportClassifier, TransportRegressor or TransportSurvival"
 
 # Share of the members that is ignored at either end when importances are averaged, against unstable members.
 _TRIMMED = 0.25
@@ -64,68 +60,36 @@ _LONG = 5.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the steps that use labels.
+    """Settings of the steps that use labels."""
 
-    Attributes
-    ----------
-    kinds : sequence of str
-        Kinds of members, in the order of `members.KINDS`.
-    n_members : int
-        Members of each kind, at least.
-    seed : int
-        Seed of the folds.
-    refine : callable
-        Training of "learned" members.
-    n_jobs : int or None
-        Threads.
-    verbose : bool
-        Whether to show progress bars and an estimate of the time.
-    """
-
-    kinds: Sequence[str]
-    n_members: int
-    seed: int
-    refine: Refine
+    kinds: Sequence[str]  # kinds of members, in the order of `members.KINDS`
+    n_members: int  # members of each kind, at least
+    seed: int  # of the folds
+    refine: Refine  # training of "learned" members
     n_jobs: int | None = None
     verbose: bool = False
+
+    @property
+    def marginal_kind(self) -> str:
+        """Kind of the members in the marginal view: the first diagonal one; "" if there is none."""
+        return next((kind for kind in DIAGONAL if kind in self.kinds), "")
 
 
 @dataclass(frozen=True)
 class FittedEnsemble:
-    """An ensemble fitted to distributions in the order of their names.
+    """An ensemble fitted to distributions in the order of their names."""
 
-    Attributes
-    ----------
-    geometries : dict of str to Geometry
-        Label-free geometry of each modality; a single one has the name "".
-    target : Target
-        Labels.
-    settings : Settings
-        Settings of the fit.
-    folds : array of int of shape (n_distributions,)
-        Cross-validation fold of each distribution.
-    design : list of tuple of int
-        Folds that each member of a kind leaves out in a nested design; empty if the cohort is too small for one.
-    members : dict of str to list of Member
-        Members of each modality. Without a nested design they leave out one fold or none: they contribute to the
-        metric, and no view uses them.
-    views : list of (str, View)
-        Modality and view.
-    held_out : HeldOut
-        Held-out predictions.
-    stack : Stack
-        Models and stacking weights for new distributions, from all labels.
-    """
-
-    geometries: Mapping[str, Geometry]
+    geometries: Mapping[str, Geometry]  # of each modality; a single one has the name ""
     target: Target
     settings: Settings
-    folds: np.ndarray
+    folds: np.ndarray  # cross-validation fold of each distribution
+    # Folds that each member of a kind leaves out in a nested design; empty if the cohort is too small for one. Members
+    # then leave out one fold or none: they contribute to the metric, and no view uses them.
     design: Design
-    members: Mapping[str, list[Member]]
-    views: Sequence[tuple[str, View]]
-    held_out: HeldOut
-    stack: Stack
+    members: Mapping[str, list[Member]]  # of each modality
+    views: Sequence[tuple[str, View]]  # modality and view
+    held_out: HeldOut  # the predictions of a fold use the labels of the other folds only
+    stack: Stack  # models and stacking weights for new distributions, from all labels
 
     @classmethod
     def fit(
@@ -148,30 +112,27 @@ class FittedEnsemble:
         views: list[tuple[str, View]] = []
         for name, geometry in geometries.items():
             started = time.perf_counter()
-            views.append((name, EuclideanView.fit(geometry)))
+            views.append((name, EuclideanView.fit(geometry)))  # this view and the summaries use no label
             if settings.verbose and design:
                 _announce(geometry, len(design) * len(settings.kinds), time.perf_counter() - started)
             views += [(name, SummaryView.fit(geometry, summary)) for summary in SUMMARIES]
-            members[name] = trained = train_members(
-                geometry, target, folds, settings.kinds, left_out, settings.refine, **run
-            )
+            trained = train_members(geometry, target, folds, settings.kinds, left_out, settings.refine, **run)
+            members[name] = trained
             if not design:
                 continue
-            distances = measure_members(geometry, trained, **run)
-            for kind in settings.kinds:
-                selected = [m for m, member in enumerate(trained) if member.kind == kind]
-                measured = [distances[m] for m in selected]
-                views.append((name, TransportView.fit(kind, geometry, [trained[m] for m in selected], measured)))
-            marginal = _marginal_kind(settings.kinds)
-            selected_members = [member for member in trained if member.kind == marginal]
-            if selected_members:
-                views.append((name, MarginalView.fit(MARGINAL, geometry, selected_members)))
+            by_kind = {kind: [member for member in trained if member.kind == kind] for kind in settings.kinds}
+            distances = iter(measure_members(geometry, trained, **run))  # ordered by kind, as the members
+            for kind, of_kind in by_kind.items():
+                view = TransportView.fit(kind, geometry, of_kind, [next(distances) for _ in of_kind])
+                views.append((name, view))
+            if settings.marginal_kind:
+                views.append((name, MarginalView.fit(MARGINAL, geometry, by_kind[settings.marginal_kind])))
         held_out, stack = predict_held_out([view for _, view in views], target, folds, **run)
         return cls(geometries, target, settings, folds, design, members, views, held_out, stack)
 
     @property
     def score(self) -> float:
-        """Mean held-out log-likelihood of the labels."""
+        """Mean log-likelihood of the labels under the held-out predictions."""
         return self.target.score(self.held_out.predictions)
 
     @property
@@ -180,21 +141,18 @@ class FittedEnsemble:
         return self.target.score(self.target.chance(self.folds))
 
     @property
-    def view_scores(self) -> dict[str, float]:
-        """Score of the held-out predictions of each view alone."""
-        return {
-            name: self.target.score(predictions)
-            for name, predictions in zip(self.view_names, self.held_out.by_view, strict=True)
-        }
-
-    @property
     def view_names(self) -> list[str]:
         """Names of the views, with the modality if there are several."""
         return [f"{modality}: {view.name}" if modality else view.name for modality, view in self.views]
 
     @property
+    def view_scores(self) -> dict[str, float]:
+        """Score of the held-out predictions of each view alone."""
+        return dict(zip(self.view_names, map(self.target.score, self.held_out.by_view), strict=True))
+
+    @property
     def weights(self) -> dict[str, float]:
-        """Stacking weight of each view."""
+        """Stacking weight of each view, from all labels."""
         return dict(zip(self.view_names, self.stack.weights.tolist(), strict=True))
 
     @cached_property
@@ -212,6 +170,7 @@ class FittedEnsemble:
 
         The squared distance is the weighted sum of theirs. Components are rotated to the principal axes of the
         projected points, which changes no distance, and those with less than 10⁻³ of the variance are left out.
+        All members contribute, so the metric uses the labels of all distributions.
         """
         geometry, weights = self.geometries[modality], self.metric_weights(modality)
         scaling = geometry.scaling
@@ -259,22 +218,17 @@ class FittedEnsemble:
         here it would dilute the features that diagonal members select. Without a nested design weights cannot be
         estimated: the Euclidean metric has weight 1/2, and the kinds have equal shares of 1/2.
         """
+        kinds = self.settings.kinds
         if not self.design:
-            kinds = {kind: 0.5 / len(self.settings.kinds) for kind in self.settings.kinds}
-            return {EUCLIDEAN: 0.5, **kinds}
-        weights: dict[str, float] = dict.fromkeys((EUCLIDEAN, *self.settings.kinds), 0.0)
+            return {EUCLIDEAN: 0.5, **dict.fromkeys(kinds, 0.5 / len(kinds))}
+        weights: dict[str, float] = dict.fromkeys((EUCLIDEAN, *kinds), 0.0)
         gains = self.stack.weights / prior_weights([view.group for _, view in self.views])
         for (name, view), weight in zip(self.views, gains, strict=True):
-            kind = self.marginal_kind if view.name == MARGINAL else view.name
+            kind = self.settings.marginal_kind if view.name == MARGINAL else view.name
             if name == modality and kind in weights:
                 weights[kind] += float(weight)
         total = sum(weights.values())
         return {kind: weight / total for kind, weight in weights.items()}
-
-    @property
-    def marginal_kind(self) -> str:
-        """Kind of the members in the marginal view."""
-        return _marginal_kind(self.settings.kinds)
 
     def importances(self, kind: str, modality: str = "") -> np.ndarray:
         """Return the mean share of each feature over the members of a kind, without the extreme quarters."""
@@ -287,52 +241,37 @@ class FittedEnsemble:
         return mean / (mean.sum() or 1.0)
 
 
+def _announce(geometry: Geometry, n_members: int, seconds: float) -> None:
+    """Print an estimate of the time of all members, from the time of the Euclidean distances by the same threads."""
+    n, n_landmarks = len(geometry), geometry.landmarks.size
+    # A member leaves out about half of the distributions and half of the landmarks: it measures a quarter of the pairs.
+    # Training and stacking take about a fifth of the time of the distances.
+    expected = 1.2 * seconds * n_members / 4.0
+    if expected > _LONG:
+        pairs = "all pairs" if n == n_landmarks else f"pairs with {n_landmarks} landmarks"
+        duration = f"{expected:.0f} s" if expected < 120.0 else f"{expected / 60.0:.0f} min"
+        write_line(f"ensemble of {n_members} members, {n:,} distributions, {pairs}: about {duration}")
+
+
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions for new distributions.
+    """Predictions for new distributions, an entry or row for each."""
 
-    Attributes
-    ----------
-    values : array of shape (n_distributions, n_classes) or (n_distributions,)
-        Probabilities of the classes, numbers or risks.
-    typicality : array of shape (n_distributions,)
-        Share of training distributions at least as far from their nearest neighbour; see `typicality` of the
-        estimators.
-    far : array of bool of shape (n_distributions,)
-        Whether the distribution is unlike all training distributions.
-    small : array of bool of shape (n_distributions,)
-        Whether the distribution has fewer points than the subsamples of training distributions.
-    """
-
-    values: np.ndarray
-    typicality: np.ndarray
-    far: np.ndarray
-    small: np.ndarray
+    values: np.ndarray  # probabilities of the classes, numbers or risks
+    typicality: np.ndarray  # see `typicality` of the estimators
+    far: np.ndarray  # whether the distribution is unlike all training distributions
+    small: np.ndarray  # whether it has fewer points than the subsamples of training distributions
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Views, models and stacking weights for new distributions.
+    """Views, models and stacking weights for new distributions."""
 
-    Attributes
-    ----------
-    names : list of str
-        Names of the landmarks, in sorted order; in small cohorts, of all training distributions.
-    scalings : dict of str to Scaling
-        Transformation of the points of each modality; a single one has the name "".
-    views : list of (str, View)
-        Modality and view.
-    stack : Stack
-        Kernel models of the views and their stacking weights.
-    target : Target
-        Kind of the labels, without the labels themselves.
-    """
-
-    names: list[str]
-    scalings: Mapping[str, Scaling]
-    views: Sequence[tuple[str, View]]
+    names: list[str]  # of the landmarks, in sorted order; in small cohorts, of all training distributions
+    scalings: Mapping[str, Scaling]  # transformation of the points of each modality; a single one has the name ""
+    views: Sequence[tuple[str, View]]  # modality and view
     stack: Stack
-    target: Target
+    target: Target  # kind of the labels, without the labels themselves
 
     @classmethod
     def of(cls, fitted: FittedEnsemble) -> Predictor:
@@ -344,37 +283,23 @@ class Predictor:
 
     def predict(self, modalities: Mapping[str, Distributions]) -> Predicted:
         """Return predictions in the units of the labels, with typicality and flags of the distributions."""
-        descriptions = self._describe(modalities)
-        euclidean = self._euclidean_distances(descriptions)
-        kernels = [
-            np.exp(-euclidean[name]) if isinstance(view, EuclideanView) else view.kernel_to(descriptions[name])
-            for name, view in self.views
-        ]
-        values = self.target.decode(combine(self.stack.weights, self.stack.predict_views(kernels, self.target)))
-        new, training = self._remoteness(euclidean)
-        small = np.any([part.sizes < part.scaling.n_points for part in descriptions.values()], axis=0)
-        return Predicted(values, _typicality(new, training), new > FAR * training.max(), small)
-
-    def typicality(self, modalities: Mapping[str, Distributions]) -> np.ndarray:
-        """Return the share of training distributions at least as far from their nearest neighbour."""
-        return _typicality(*self._remoteness(self._euclidean_distances(self._describe(modalities))))
-
-    def _describe(self, modalities: Mapping[str, Distributions]) -> dict[str, Description]:
-        return {name: scaling.describe(modalities[name]) for name, scaling in self.scalings.items()}
-
-    def _euclidean_distances(self, descriptions: Mapping[str, Description]) -> dict[str, np.ndarray]:
-        return {
-            name: view.distances_to(descriptions[name]) for name, view in self.views if isinstance(view, EuclideanView)
-        }
-
-    def _remoteness(self, euclidean: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distance of new and of training distributions to the nearest (other) landmark.
-
-        With several modalities, the mean over modalities.
-        """
-        training = {name: view.nearest for name, view in self.views if isinstance(view, EuclideanView)}
-        new = [euclidean[name].min(axis=1) for name in training]
-        return np.mean(new, axis=0), np.mean(list(training.values()), axis=0)
+        described = {name: scaling.describe(modalities[name]) for name, scaling in self.scalings.items()}
+        kernels, nearest, nearest_in_training = [], [], []
+        for name, view in self.views:
+            if isinstance(view, EuclideanView):
+                distances = view.distances_to(described[name])
+                nearest.append(distances.min(axis=1))
+                nearest_in_training.append(view.nearest)
+                kernels.append(np.exp(-distances))
+            else:
+                kernels.append(view.kernel_to(described[name]))
+        views = self.stack.predict_views(kernels, self.target)
+        values = self.target.decode(np.tensordot(self.stack.weights, views, axes=1))
+        # With several modalities, the mean distance over modalities.
+        new, training = np.mean(nearest, axis=0), np.mean(nearest_in_training, axis=0)
+        typicality = (1 + np.sum(training >= new[:, None], axis=1)) / (1 + training.size)
+        small = np.any([part.sizes < part.scaling.n_points for part in described.values()], axis=0)
+        return Predicted(values, typicality, new > FAR * training.max(), small)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the predictor as JSON and arrays."""
@@ -384,11 +309,9 @@ class Predictor:
             modalities.append({"name": name, **scaling.pack(f"scaling{k}", arrays)})
             learned = [view for modality, view in self.views if modality == name and isinstance(view, MemberView)]
             if learned:
+                columns = [m.columns for view in learned for m in view.members if m.kind in DIAGONAL]
                 # At least one feature, because distributions without features are invalid.
-                columns = [m.columns for view in learned for m in view.members if m.kind in DIAGONAL] or [
-                    np.zeros(1, int)
-                ]
-                used = np.unique(np.concatenate(columns))
+                used = np.unique(np.concatenate(columns or [np.zeros(1, int)]))
                 learned[0].description.pack(used, learned[0].landmarks, f"modality{k}", arrays)
         views = [
             {"modality": name, **model.pack(f"model{k}", arrays), **view.pack(f"view{k}", arrays)}
@@ -410,11 +333,11 @@ class Predictor:
         models = []
         for k, entry in enumerate(description["views"]):
             name = str(entry["modality"])
-            view = unpack_view(reader, entry, f"view{k}", scalings[name], stored[name], len(names))
+            learned, training = stored[name], (scalings[name], stored[name])
+            view = VIEWS.get(entry["view"], MemberView).unpack(reader, entry, f"view{k}", training, len(names))
             views.append((name, view))
-            description_of = stored[name]
-            if isinstance(view, EuclideanView) and description_of is not None:
-                description_of.euclidean = view.points  # "linear" members project these points
+            if isinstance(view, EuclideanView) and learned is not None:
+                learned.euclidean = view.points  # "linear" members project these points
             models.append(KernelModel.unpack(reader, entry, f"model{k}", len(names), target))
         weights = reader.numbers("weights", len(views))
         if not views or np.any(weights < 0) or not np.isclose(weights.sum(), 1.0):
@@ -422,43 +345,6 @@ class Predictor:
         if {name for name, view in views if isinstance(view, EuclideanView)} != set(scalings):
             raise Damaged("a modality lacks its Euclidean view")
         return cls(names, scalings, views, Stack(models, weights), target)
-
-
-def _typicality(new: np.ndarray, training: np.ndarray) -> np.ndarray:
-    return (1 + np.sum(training >= new[:, None], axis=1)) / (1 + training.size)
-
-
-def write_file(path: str | os.PathLike[str], description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a predictor by an atomic write; an existing file is replaced only if it is a predictor."""
-    write_arrays(path, FORMAT, VERSION, description, arrays, compress=True)
-
-
-def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file that `write_file` made."""
-    return read_arrays(path, FORMAT, VERSION, title=_TITLE)
-
-
-def unreadable(where: str | os.PathLike[str], reason: Any) -> ValueError:
-    """Return the error for a file that is not a valid predictor."""
-    return ValueError(f"{os.fspath(where)!r} is damaged or not a {_TITLE}: {reason}")
-
-
-def _announce(geometry: Geometry, n_members: int, seconds: float) -> None:
-    """Print an estimate of the time of all members, from the time of the Euclidean distances by the same threads.
-
-    A member leaves out about half of the distributions and half of the landmarks: it measures a quarter of the pairs.
-    Training and stacking take about a fifth of the time of the distances.
-    """
-    n, n_landmarks = len(geometry), geometry.landmarks.size
-    expected = 1.2 * seconds * n_members / 4.0
-    if expected > _LONG:
-        pairs = "all pairs" if n == n_landmarks else f"pairs with {n_landmarks} landmarks"
-        duration = f"{expected:.0f} s" if expected < 120.0 else f"{expected / 60.0:.0f} min"
-        write_line(f"ensemble of {n_members} members, {n:,} distributions, {pairs}: about {duration}")
-
-
-def _marginal_kind(kinds: Sequence[str]) -> str:
-    return next((kind for kind in DIAGONAL if kind in kinds), "")
 
 
 # Prediction sets and prediction intervals
@@ -480,10 +366,8 @@ class PredictionSets:
 
     Parameters
     ----------
-    names : list
-        Names of the distributions.
-    classes : array of shape (n_classes,)
-        Classes in sorted order.
+    names, classes : list, array of shape (n_classes,)
+        Names of the distributions, and classes in sorted order.
     contains : array of bool of shape (n_distributions, n_classes)
         Whether the set of a distribution contains each class.
     p_values : array of shape (n_distributions, n_classes)
@@ -493,15 +377,6 @@ class PredictionSets:
         Probability with which a set contains the true class, for each class, at least.
     reasons : list of str
         Why the classes cannot be told apart for a distribution; empty where the set follows from the p-values alone.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> classifier = gm.TransportClassifier(gm.GroundMetricEnsemble(4), random_state=0).fit(D[3:], y[3:])
-    >>> result = classifier.predict_set(D[:3], coverage=0.8)
-    >>> result.sets
-    [[0], [0], [0]]
     """
 
     names: list[Any]
@@ -522,13 +397,7 @@ class PredictionSets:
         return [str(labels[0]) if len(labels) == 1 else "cannot say" for labels in self.sets]
 
     def table(self) -> DataFrame:
-        """Return a row per distribution.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns label, set, reason, and the p-value of each class; the index has the names.
-        """
+        """Return a row per distribution: label, set, reason, and the p-value of each class."""
         import pandas as pd
 
         columns = {
@@ -546,25 +415,12 @@ class PredictionIntervals:
 
     Parameters
     ----------
-    names : list
-        Names of the distributions.
+    names, reasons : list
+        Names of the distributions, and why an interval is infinite (otherwise empty).
     values, low, high : array of shape (n_distributions,)
         Predicted number, and ends of the interval; infinite where the training patients are too few for the coverage.
     coverage : float
         Probability with which an interval contains the true number, at least.
-    reasons : list of str
-        Why an interval is infinite; otherwise empty.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import groundmetric as gm
-    >>> points = np.random.RandomState(0).normal(np.repeat(np.arange(12.0), 5))[:, None]
-    >>> D = gm.Distributions(points, np.repeat(range(12), 5))
-    >>> regressor = gm.TransportRegressor(gm.GroundMetricEnsemble(2), random_state=0).fit(D, np.arange(12.0))
-    >>> result = regressor.predict_interval(D[[5]], coverage=0.8)
-    >>> bool(result.low[0] < 5.0 < result.high[0])
-    True
     """
 
     names: list[Any]
@@ -575,13 +431,7 @@ class PredictionIntervals:
     reasons: list[str]
 
     def table(self) -> DataFrame:
-        """Return a row per distribution.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns value, low, high and reason; the index has the names.
-        """
+        """Return a row per distribution: value, low, high and reason."""
         import pandas as pd
 
         columns = {"value": self.values, "low": self.low, "high": self.high, "reason": self.reasons}
@@ -590,24 +440,13 @@ class PredictionIntervals:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Nonconformity scores of held-out predictions.
+    """Nonconformity scores of the held-out predictions of the training distributions."""
 
-    Attributes
-    ----------
-    scores : array of shape (n_distributions,)
-        Nonconformity score of each training distribution.
-    codes : array of int of shape (n_distributions,)
-        Class of each training distribution; zeros for numbers.
-    weights : array of shape (n_distributions,)
-        1 over the number of distributions of the same group and class: a patient with several samples counts once.
-    strata : array of str of shape (n_distributions,) or None
-        Stratum of each training distribution.
-    """
-
-    scores: np.ndarray
-    codes: np.ndarray
+    scores: np.ndarray  # a prediction against the label of its distribution, which it did not use
+    codes: np.ndarray  # class of each training distribution; zeros for numbers
+    # 1 over the number of distributions of the same group and class: a patient with several samples counts once.
     weights: np.ndarray
-    strata: np.ndarray | None = None
+    strata: np.ndarray | None = None  # names of the strata, as text
 
     @classmethod
     def of(cls, scores: np.ndarray, codes: np.ndarray, groups: Any, strata: Any) -> Calibration:
@@ -625,13 +464,13 @@ class Calibration:
         A new distribution of a stratum is compared with training distributions of the class and stratum, if these are
         enough for the coverage, otherwise with all of the class.
         """
-        members = self.codes == code
+        of_class = self.codes == code
         p_values = np.empty(scores.size)
         for d, score in enumerate(scores):
-            rows = members
+            rows = of_class
             if strata is not None and self.strata is not None:
-                within = members & (self.strata == str(strata[d]))
-                rows = within if _enough(float(self.weights[within].sum()), coverage) else members
+                within = of_class & (self.strata == str(strata[d]))
+                rows = within if _enough(float(self.weights[within].sum()), coverage) else of_class
             weights = self.weights[rows]
             p_values[d] = (1.0 + weights[self.scores[rows] >= score].sum()) / (1.0 + weights.sum())
         return p_values
@@ -646,18 +485,18 @@ class Calibration:
 
     def shortages(self, classes: Sequence[Any], coverage: float) -> str:
         """Return a sentence that names the classes with too few training patients for the coverage; "" if none."""
+        if not 0.0 < coverage < 1.0:
+            raise ParameterError("coverage", coverage, ": expected a number between 0 and 1, for example 0.9")
         counts = [float(self.weights[self.codes == code].sum()) for code in range(len(classes))]
         short = [
             f"{label!s} ({round(count)})"
             for label, count in zip(classes, counts, strict=True)
             if not _enough(count, coverage)
         ]
+        if not short:
+            return ""
         needed = int(np.ceil(coverage / (1.0 - coverage) - 1e-9))
-        return (
-            f"too few training patients, {needed} are needed for coverage {coverage:g}: {', '.join(short)}"
-            if short
-            else ""
-        )
+        return f"too few training patients, {needed} are needed for coverage {coverage:g}: {', '.join(short)}"
 
     def pack(self, arrays: dict[str, np.ndarray]) -> None:
         """Add the arrays that `unpack` reads."""
@@ -689,7 +528,7 @@ class Calibration:
         strata: Sequence[Any] | None = None,
     ) -> PredictionSets:
         """Return the prediction sets of new distributions with these probabilities."""
-        _check_coverage(coverage)
+        shortage = self.shortages(classes.tolist(), coverage)
         p_values = np.column_stack(
             [self.p_values(1.0 - column, code, coverage, strata) for code, column in enumerate(probabilities.T)]
         )
@@ -697,20 +536,16 @@ class Calibration:
         # An empty set would only state that the prediction is worse than most; the best class keeps sets informative
         # and can only raise the coverage.
         contains[np.arange(len(contains)), p_values.argmax(axis=1)] = True
-        contains[unfamiliar] = True
-        shortage = self.shortages(classes.tolist(), coverage)
+        contains[unfamiliar | bool(shortage)] = True
         reasons = [UNFAMILIAR if far else shortage for far in unfamiliar]
-        if shortage:
-            contains[:] = True
         return PredictionSets(list(names), classes, contains, p_values, coverage, reasons)
 
     def intervals(
         self, values: np.ndarray, unfamiliar: np.ndarray, names: Sequence[Any], coverage: float
     ) -> PredictionIntervals:
         """Return the prediction intervals of new distributions with these predicted numbers."""
-        _check_coverage(coverage)
-        radius = np.where(unfamiliar, np.inf, self.radius(coverage))
         shortage = self.shortages(["all"], coverage)
+        radius = np.where(unfamiliar, np.inf, self.radius(coverage))
         reasons = [UNFAMILIAR if far else shortage for far in unfamiliar]
         return PredictionIntervals(list(names), values, values - radius, values + radius, coverage, reasons)
 
@@ -718,8 +553,3 @@ class Calibration:
 def _enough(n_patients: float, coverage: float) -> bool:
     """Return whether the smallest conformal p-value of n patients, 1 / (n + 1), can exclude a class."""
     return 1.0 / (1.0 + n_patients) <= 1.0 - coverage + 1e-12
-
-
-def _check_coverage(coverage: float) -> None:
-    if not 0.0 < coverage < 1.0:
-        raise ParameterError("coverage", coverage, ": expected a number between 0 and 1, for example 0.9")

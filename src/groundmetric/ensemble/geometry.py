@@ -3,10 +3,6 @@
 One geometry serves all members, all cross-validation folds and all permutations of the labels. Every distribution is
 represented by the same number of points, drawn once and keyed by its name: empirical Wasserstein distances grow as
 samples get smaller, so with unequal numbers of points the number itself would act as a feature.
-
-In cohorts of more than `MAX_EXACT` distributions, transport distances are computed to `N_LANDMARKS` landmark
-distributions only: their number grows linearly with the cohort. Kernels then have one column per landmark (Nyström
-approximation; Williams & Seeger 2001), and distances between other distributions are interpolated.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise as pairs_of
 from typing import Any
 
 import numpy as np
@@ -28,7 +23,8 @@ from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..transport import pairwise
 
-# Largest cohort in which all pairs of distributions are compared, and landmarks of larger cohorts.
+# Largest cohort in which all pairs of distributions are compared, and landmarks of larger cohorts. Their kernels have a
+# column per landmark (Nyström approximation; Williams & Seeger 2001), and other distances are interpolated.
 MAX_EXACT, N_LANDMARKS = 256, 128
 # Interpolated distances shrink an axis of variance v by v / (v + this times the mean variance), because axes of little
 # variance are noise. On two cohorts of 400 and 634 distributions, 0.3 to 1 had the smallest errors.
@@ -56,32 +52,18 @@ _MAX_DENSE_POINTS = 10_000
 
 @dataclass(frozen=True)
 class Scaling:
-    """Label-free transformation of points, by which training and new distributions become comparable.
+    """Label-free transformation of points, by which training and new distributions become comparable."""
 
-    Attributes
-    ----------
-    seed : int
-        Seed of the subsamples.
-    n_points, n_marginal_points : int
-        Points per distribution in transport, and in statistics of single features.
-    centre, scale : array of shape (n_features,)
-        Mean and standard deviation of each feature over the subsamples; the scale of a constant feature is infinite.
-    axes : array of shape (n_components, n_features) or None
-        Principal axes of the standardised features for Euclidean transport; None: the features themselves.
-    width : float
-        Median distance between points in that space, the unit of the bandwidths of mean embeddings.
-    clusters : array of shape (n_clusters, n_components)
-        Centres of clusters of points in that space (k-means).
-    """
-
-    seed: int
-    n_points: int
-    n_marginal_points: int
-    centre: np.ndarray
-    scale: np.ndarray
+    seed: int  # of the subsamples
+    n_points: int  # points per distribution in transport
+    n_marginal_points: int  # points per distribution in statistics of single features
+    centre: np.ndarray  # mean of each feature over the subsamples
+    scale: np.ndarray  # standard deviation of each feature; infinite for a constant feature
+    # Principal axes of the standardised features for Euclidean transport, (n_components, n_features); None: the
+    # features themselves.
     axes: np.ndarray | None
-    width: float
-    clusters: np.ndarray
+    width: float  # median distance between points in that space, the unit of the bandwidths of mean embeddings
+    clusters: np.ndarray  # centres of clusters of points in that space (k-means)
 
     @classmethod
     def fit(cls, D: Distributions, seed: int, max_points: int) -> Scaling:
@@ -131,31 +113,19 @@ class Scaling:
         centre = reader.numbers(f"{prefix}.centre", n_features)
         scale = reader.scales(f"{prefix}.scale", centre.size)
         axes = reader.numbers(f"{prefix}.axes", None, centre.size) if f"{prefix}.axes" in reader.arrays else None
-        counts, width = [int(entry[name]) for name in ("n_points", "n_marginal_points")], float(entry["width"])
-        if min(counts) < 1 or not (np.isfinite(width) and width > 0):
-            raise Damaged("numbers of points or the width are not positive")
+        n_points, n_marginal_points = (int(entry[name]) for name in ("n_points", "n_marginal_points"))
+        width = positive(entry["width"], "the width")
+        if min(n_points, n_marginal_points) < 1:
+            raise Damaged("numbers of points are not positive")
         clusters = reader.numbers(f"{prefix}.clusters", None, centre.size if axes is None else len(axes))
-        return cls(int(entry["seed"]), counts[0], counts[1], centre, scale, axes, width, clusters)
-
-    def frequencies(self, bandwidth: float, n_components: int) -> np.ndarray:
-        """Return the random frequencies of a mean embedding."""
-        random = keyed_generator(self.seed, "frequencies", bandwidth)
-        return random.normal(size=(n_components, _N_FREQUENCIES)) / (self.width * bandwidth)
+        return cls(int(entry["seed"]), n_points, n_marginal_points, centre, scale, axes, width, clusters)
 
 
 class Description:
     """Equal-sized subsamples of distributions, and the features of distributions that views use.
 
-    Attributes
-    ----------
-    scaling : Scaling
-        The transformation.
-    drawn : Distributions
-        Points for statistics of single features, in the units of the input.
-    transported : Distributions
-        Points for transport, in the units of the input.
-    sizes : array of shape (n_distributions,)
-        Number of points before the draw.
+    `drawn` are points for statistics of single features, `transported` points for transport, both in the units of the
+    input; `sizes` are the numbers of points before the draw.
     """
 
     def __init__(self, scaling: Scaling, drawn: Distributions, transported: Distributions, sizes: np.ndarray) -> None:
@@ -165,7 +135,7 @@ class Description:
         return len(self.transported)
 
     def subset(self, rows: np.ndarray) -> Description:
-        """Return the description of some of the distributions; features of single distributions are not recomputed."""
+        """Return the description of some distributions; features of single distributions are not computed again."""
         part = Description(self.scaling, self.drawn[rows], self.transported[rows], self.sizes[rows])
         for name in ("means", "deviations", "embedding", "composition", "quantiles"):
             setattr(part, name, getattr(self, name)[rows])
@@ -195,7 +165,7 @@ class Description:
         for low in range(0, points.shape[0], step):
             block = standardise(points[low : low + step], scaling.centre, scaling.scale)
             blocks.append(block if scaling.axes is None else block @ scaling.axes.T)
-        return self.transported.with_points(np.vstack(blocks) if len(blocks) > 1 else blocks[0])
+        return self.transported.with_points(np.vstack(blocks))
 
     @cached_property
     def means(self) -> np.ndarray:
@@ -205,11 +175,8 @@ class Description:
     @cached_property
     def deviations(self) -> np.ndarray:
         """Standard deviations in units of the scale, (n_distributions, n_features)."""
-        deviations = np.empty((len(self), self.drawn.shape[1]))
-        for d in range(len(self)):
-            part = self.drawn[[d]]
-            deviations[d] = np.sqrt(part.moments()[1]) / self.scaling.scale
-        return deviations
+        variances = [self.drawn[[d]].moments()[1] for d in range(len(self))]
+        return np.sqrt(variances) / self.scaling.scale
 
     @property
     def moments(self) -> np.ndarray:
@@ -225,7 +192,9 @@ class Description:
             z = self.euclidean[low : low + step]
             columns = []
             for bandwidth in BANDWIDTHS:
-                phases = z.points @ self.scaling.frequencies(bandwidth, z.shape[1])
+                random = keyed_generator(self.scaling.seed, "frequencies", bandwidth)
+                frequencies = random.normal(size=(z.shape[1], _N_FREQUENCIES)) / (self.scaling.width * bandwidth)
+                phases = z.points @ frequencies
                 columns += [z.with_points(np.cos(phases)).means(), z.with_points(np.sin(phases)).means()]
             parts.append(np.hstack(columns))
         return np.vstack(parts)
@@ -233,11 +202,10 @@ class Description:
     @cached_property
     def composition(self) -> np.ndarray:
         """Centred log-ratios of the proportions of clusters of points, (n_distributions, n_clusters)."""
-        D = self.euclidean
-        nearest = np.concatenate(
-            [_nearest_centre(D.points[low:high], self.scaling.clusters) for low, high in pairs_of(D.bounds)]
-        )
-        shares = D.with_points((nearest[:, None] == np.arange(len(self.scaling.clusters))).astype(np.float64)).means()
+        D, clusters = self.euclidean, self.scaling.clusters
+        parts = np.split(D.points, D.bounds[1:-1])
+        nearest = np.concatenate([np.argmin(cdist(part, clusters, "sqeuclidean"), axis=1) for part in parts])
+        shares = D.with_points((nearest[:, None] == np.arange(len(clusters))).astype(np.float64)).means()
         # Half a point is added to each count: a logarithm needs positive proportions.
         logs = np.log(shares + 0.5 / self.scaling.n_points)
         return logs - logs.mean(axis=1, keepdims=True)
@@ -260,18 +228,19 @@ class Description:
             for low in range(0, columns.size, _BLOCK):
                 block = columns[low : low + _BLOCK]
                 values = standardise(D.points[rows][:, block], scaling.centre[block], scaling.scale[block])
-                quantiles[d, :, low : low + _BLOCK] = _quantiles(values, masses, levels)
+                if masses is None:
+                    of_block = np.quantile(values, levels, axis=0, method="hazen")
+                else:
+                    order = np.argsort(values, axis=0)
+                    below = np.cumsum(masses[order], axis=0) / masses.sum()
+                    ranks = np.stack([np.argmax(below >= level - 1e-12, axis=0) for level in levels])
+                    of_block = np.take_along_axis(np.take_along_axis(values, order, axis=0), ranks, axis=0)
+                quantiles[d, :, low : low + _BLOCK] = of_block
         return quantiles
 
 
 class StoredDescription(Description):
-    """Training distributions from a file: standardised points and quantile functions of features that members use.
-
-    Attributes
-    ----------
-    used : array of int
-        Features that members use, in ascending order.
-    """
+    """Training distributions from a file: standardised points and quantiles of the features `used` by members."""
 
     def __init__(self, scaling: Scaling, used: np.ndarray, points: Distributions, quantiles: np.ndarray) -> None:
         super().__init__(scaling, points, points, points.sizes)
@@ -299,49 +268,19 @@ class StoredDescription(Description):
 class Geometry:
     """The training distributions of an ensemble without their labels.
 
-    Parameters
-    ----------
-    D : Distributions
-        Training distributions, in the order of their names.
-    seed : int
-        Seed of the subsamples.
-    max_points : int
-        Points per distribution in transport, at most.
-    strata : array of int of shape (n_distributions,) or None, default=None
-        Statistics of single features are relative to the mean of the stratum.
-    n_jobs : int or None, default=None
-        Threads for Euclidean transport.
-
-    Attributes
-    ----------
-    names : list
-        Names of the distributions.
-    landmarks : array of int of shape (n_landmarks,)
-        Landmark distributions, in ascending order: all distributions in cohorts of at most `MAX_EXACT`, otherwise
-        `N_LANDMARKS` distributions that depend on the seed and the names only. No label decides, so the choice is valid
-        for every cross-validation fold.
-    features : list of str or None
-        Names of the features.
-    scaling : Scaling
-        Transformation for new distributions.
-    description : Description
-        Subsamples and features of the training distributions.
-    variances : array of shape (n_features,)
-        Variance of each feature over all training points.
+    `D` has the order of the names. `seed` decides the subsamples, of at most `max_points` points per distribution in
+    transport. With `strata`, statistics of single features are relative to the mean of the stratum.
     """
 
     def __init__(
-        self,
-        D: Distributions,
-        seed: int,
-        max_points: int,
-        strata: np.ndarray | None = None,
-        n_jobs: int | None = None,
+        self, D: Distributions, seed: int, max_points: int, strata: np.ndarray | None = None, n_jobs: int | None = None
     ) -> None:
         self.names, self.features, self.strata, self.n_jobs = list(D.names), D.features, strata, n_jobs
+        # No label decides, so the choice is valid for every cross-validation fold.
         self.landmarks = choose_landmarks(self.names, seed)
         self.scaling = Scaling.fit(D, seed, max_points)
         self.description = self.scaling.describe(D)
+        # Variance of each feature over the subsamples.
         self.variances = np.where(np.isfinite(self.scaling.scale), self.scaling.scale**2, 0.0)
 
     def __len__(self) -> int:
@@ -362,8 +301,11 @@ class Geometry:
         part.landmarks = np.flatnonzero(np.isin(rows, self.landmarks))
         columns = np.searchsorted(self.landmarks, rows[part.landmarks])
         part.euclidean_distances = self.euclidean_distances[np.ix_(rows, columns)]
-        if self.marginals.complete:
-            part.marginals = self.marginals.subset(rows)
+        if self.marginals.partners.shape[1] == len(self) - 1:  # all pairs
+            partners, shape = self.marginals.partners[rows], (rows.size, rows.size - 1)
+            selected = np.isin(partners, rows)
+            values = self.marginals.values[rows][selected].reshape(*shape, -1)
+            part.marginals = Marginals(np.searchsorted(rows, partners[selected]).reshape(shape), values)
         return part
 
     @cached_property
@@ -383,7 +325,17 @@ class Geometry:
     @cached_property
     def marginals(self) -> Marginals:
         """1-D transport distances of single features between the training distributions."""
-        return Marginals.of(self.quantiles, self.names, self.scaling.seed)
+        n, _, n_features = self.quantiles.shape
+        count = min(n - 1, _MAX_PARTNERS, max(2, _MAX_MARGINAL_ENTRIES // (n * n_features)))
+        partners, values = np.empty((n, count), dtype=np.intp), np.empty((n, count, n_features), dtype=np.float32)
+        for i in range(n):
+            chosen = np.delete(np.arange(n), i)
+            if count < n - 1:
+                random = keyed_generator(self.scaling.seed, "partners", self.names[i])
+                chosen = np.sort(random.choice(chosen, count, replace=False))
+            partners[i] = chosen
+            values[i] = np.abs(self.quantiles[chosen] - self.quantiles[i]).mean(axis=1)
+        return Marginals(partners, values)
 
 
 @dataclass(frozen=True)
@@ -391,49 +343,14 @@ class Marginals:
     """1-D transport distances of each feature from every distribution to its partners.
 
     Partners are all other distributions or, in large cohorts, a subset keyed by name.
-
-    Attributes
-    ----------
-    partners : array of int of shape (n_distributions, n_partners)
-        Partners of each distribution.
-    values : array of float32 of shape (n_distributions, n_partners, n_features)
-        Distances.
     """
 
-    partners: np.ndarray
-    values: np.ndarray
-
-    @classmethod
-    def of(cls, quantiles: np.ndarray, names: Sequence[Any], seed: int) -> Marginals:
-        n, _, n_features = quantiles.shape
-        count = min(n - 1, _MAX_PARTNERS, max(2, _MAX_MARGINAL_ENTRIES // (n * n_features)))
-        partners, values = np.empty((n, count), dtype=np.intp), np.empty((n, count, n_features), dtype=np.float32)
-        for i in range(n):
-            chosen = np.delete(np.arange(n), i)
-            if count < n - 1:
-                chosen = np.sort(keyed_generator(seed, "partners", names[i]).choice(chosen, count, replace=False))
-            partners[i], values[i] = chosen, np.abs(quantiles[chosen] - quantiles[i]).mean(axis=1)
-        return cls(partners, values)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the partners of each distribution are all other distributions."""
-        return self.partners.shape[1] == len(self.partners) - 1
-
-    def subset(self, rows: np.ndarray) -> Marginals:
-        """Return the distances between some distributions (ascending indices) of a complete set."""
-        selected = np.isin(self.partners[rows], rows)
-        shape = rows.size, rows.size - 1
-        partners = np.searchsorted(rows, self.partners[rows][selected]).reshape(shape)
-        return Marginals(partners, self.values[rows][selected].reshape(*shape, -1))
+    partners: np.ndarray  # (n_distributions, n_partners)
+    values: np.ndarray  # float32, (n_distributions, n_partners, n_features)
 
 
 def choose_landmarks(names: Sequence[Any], seed: int, n_landmarks: int = N_LANDMARKS) -> np.ndarray:
-    """Return the indices of the landmarks: all of at most `MAX_EXACT` names, otherwise a draw keyed by seed and name.
-
-    >>> choose_landmarks("abc", 0).tolist(), choose_landmarks(range(1000), 0).size
-    ([0, 1, 2], 128)
-    """
+    """Return the indices of the landmarks: of at most `MAX_EXACT` names all, otherwise a draw by seed and name."""
     if len(names) <= MAX_EXACT:
         return np.arange(len(names))
     return np.sort(np.argsort(keyed_uniform(names, seed, "landmark"), kind="stable")[:n_landmarks])
@@ -499,24 +416,11 @@ def _cluster_centres(points: np.ndarray, seed: int) -> np.ndarray:
     random = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
     centres = kmeans_plusplus(points, n_clusters, random_state=random)[0]
     for _ in range(_CLUSTER_STEPS):
-        nearest = _nearest_centre(points, centres)
+        nearest = np.argmin(cdist(points, centres, "sqeuclidean"), axis=1)
         members = nearest == np.arange(n_clusters)[:, None]
         used = members.any(axis=1)
         centres[used] = (members[used] @ points) / members[used].sum(axis=1, keepdims=True)
     return centres
-
-
-def _nearest_centre(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    return np.argmin(cdist(points, centres, "sqeuclidean"), axis=1)
-
-
-def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray) -> np.ndarray:
-    if masses is None:
-        return np.quantile(values, levels, axis=0, method="hazen")
-    order = np.argsort(values, axis=0)
-    below = np.cumsum(masses[order], axis=0) / masses.sum()
-    rows = np.stack([np.argmax(below >= level - 1e-12, axis=0) for level in levels])
-    return np.take_along_axis(np.take_along_axis(values, order, axis=0), rows, axis=0)
 
 
 def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarray]) -> None:
@@ -526,6 +430,13 @@ def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarr
         arrays[f"{prefix}.{name}"] = np.asarray(getattr(D, name))
 
 
+def positive(value: Any, name: str) -> float:
+    """Return a positive, finite number of a file."""
+    if not 0.0 < float(value) < np.inf:
+        raise Damaged(f"{name} is {value}")
+    return float(value)
+
+
 class ArrayReader:
     """Arrays of a file; every method validates an array and raises `Damaged` if it is invalid."""
 
@@ -533,40 +444,38 @@ class ArrayReader:
         self.arrays = arrays
 
     def numbers(self, name: str, *shape: int | None) -> np.ndarray:
-        """Return finite numbers of this shape; None means any length."""
-        values = self.arrays[name]
-        matches = values.ndim == len(shape) and all(
-            expected in (None, length) for length, expected in zip(values.shape, shape, strict=True)
-        )
-        if not matches or values.dtype.kind != "f" or not np.isfinite(values).all():
-            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected finite numbers of {shape}")
+        """Return finite numbers of this shape."""
+        values = self.array(name, "f", *shape)
+        if not np.isfinite(values).all():
+            raise Damaged(f"{name} are not finite")
         return values
 
     def scales(self, name: str, n: int) -> np.ndarray:
         """Return n positive numbers, which may be infinite."""
-        values = self.arrays[name]
-        if values.shape != (n,) or values.dtype.kind != "f" or not np.all(values > 0):
-            raise Damaged(f"{name} are not {n} positive numbers")
-        return values
-
-    def mask(self, name: str, *shape: int) -> np.ndarray:
-        """Return a mask of this shape."""
-        values = self.arrays[name]
-        if values.shape != shape or values.dtype != bool:
-            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected a mask of shape {shape}")
+        values = self.array(name, "f", n)
+        if not np.all(values > 0):
+            raise Damaged(f"{name} are not positive")
         return values
 
     def indices(self, name: str, limit: int) -> np.ndarray:
         """Return whole numbers from 0 to below the limit."""
-        values = self.arrays[name]
-        if values.ndim != 1 or values.dtype.kind not in "iu" or not np.all((values >= 0) & (values < limit)):
+        values = self.array(name, "iu", None)
+        if not np.all((values >= 0) & (values < limit)):
             raise Damaged(f"{name} are not indices below {limit}")
         return values.astype(np.intp)
 
+    def array(self, name: str, kinds: str, *shape: int | None) -> np.ndarray:
+        """Return an array of this shape (None: any length) whose type is of one of the kinds, as in `dtype.kind`."""
+        values = self.arrays[name]
+        matches = values.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, values.shape, strict=True))
+        if not matches or values.dtype.kind not in kinds:
+            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected shape {shape}")
+        return values
+
     def distributions(self, prefix: str, n: int, n_features: int) -> Distributions:
         """Return n distributions with this number of features."""
-        bounds = self.arrays[f"{prefix}.bounds"]
-        if bounds.shape != (n + 1,) or bounds.dtype.kind not in "iu" or bounds[0] != 0 or np.any(np.diff(bounds) < 1):
+        bounds = self.array(f"{prefix}.bounds", "iu", n + 1)
+        if bounds[0] != 0 or np.any(np.diff(bounds) < 1):
             raise Damaged(f"{prefix}.bounds do not divide points into {n} distributions")
         n_points = int(bounds[-1])
         points = self.numbers(f"{prefix}.points", n_points, n_features)
@@ -577,5 +486,5 @@ class ArrayReader:
         if order.size != n_points or np.unique(order).size < n_points:
             raise Damaged(f"{prefix}.order are not {n_points} different row numbers")
         D = Distributions(points, np.repeat(np.arange(n), np.diff(bounds)))
-        D.weights, D.uniform, D.order = weights, self.mask(f"{prefix}.uniform", n), order
+        D.weights, D.uniform, D.order = weights, self.array(f"{prefix}.uniform", "b", n), order
         return D

@@ -1,36 +1,28 @@
 """Ensemble members (ground metrics learned on unions of cross-validation folds) and views (kernels from members).
 
-There are four kinds of members. The first three are diagonal metrics on standardised features, the last is a low-rank
-metric on their principal components:
+The four kinds of members are described in `GroundMetricEnsemble`. Members are trained on unions of cross-validation
+folds, which are keyed by name. For the prediction of fold f, a kernel entry between samples i and j may only use
+members that were trained on none of the folds f, F(i) and F(j), where F(i) is the fold of i. So the design of an
+ensemble is a list of sets of folds, one per member, such that any three folds are left out together by at least one
+member.
 
-- "univariate": the weight of a feature is a moderated t statistic over distributions: how much farther distributions
-  are from unlike than from like ones if only this feature is transported.
-- "anova": the weight is a moderated F statistic of the quantile functions of the feature.
-- "learned": the weights of "univariate" are the start of a `GroundMetricLearner` with a diagonal form.
-- "linear": W of ten rows maximises the leave-one-out likelihood of the labels, from the principal axes as start; see
-  `maximise_likelihood`.
+A view turns distributions into a kernel. Views of a `group` are similar and share a prior weight in stacking.
+`landmarks` are the training distributions that kernels have a column for, all of them in small cohorts. `kernel(fold)`
+is the kernel between training distributions (rows) and landmarks for predicting that cross-validation fold: it uses no
+label of the fold; views without labels have one kernel for all folds. `kernel_to(description)` is the kernel between
+new distributions and landmarks, of the same kind. `distances` between all training distributions, in units of their
+median, are for maps.
 
-Members are trained on unions of cross-validation folds, which are keyed by name. For the prediction of fold f, a kernel
-entry between samples i and j may only use members that were trained on none of the folds f, F(i) and F(j), where F(i)
-is the fold of i. So the design of an ensemble is a list of sets of folds, one per member, such that any three folds are
-left out together by at least one member.
-
-A view turns distributions into a kernel, with the same kind of kernel for new distributions. It has a `name`, a `group`
-(views of a group are similar and share a prior weight in stacking: "euclidean", "summary", "diagonal" or "linear"),
-`landmarks` (the training distributions that kernels have a column for; all of them in small cohorts), `kernel(fold)`
-between training distributions (rows) and landmarks, `kernel_to(description)` between new distributions and landmarks,
-and `distances` between all training distributions for maps, in units of their median. `kernel(fold)` is the kernel for
-predicting that cross-validation fold: it uses no label of the fold. Views without labels have one kernel for all folds.
-
-`pack` adds the arrays of a view to those of a file and returns the description that JSON holds, `unpack` validates and
-restores them. A view from a file has the landmarks as its only training distributions: it has `kernel_to`, but neither
-`kernel` nor `distances`.
+`pack` adds the arrays of a view to those of a file and returns the description that JSON holds; `unpack` validates and
+restores them. A view from a file has `kernel_to`, but neither `kernel` nor `distances`: its only training distributions
+are the landmarks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -39,12 +31,12 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
 
 from .._internal.files import Damaged
-from .._internal.parallel import Tasks, Threads, progress_bar, run_in_threads
+from .._internal.parallel import Threads
 from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..learning.objective import Adam
 from ..metrics.base import GroundMetric
-from ..transport import pairwise
+from ..transport import BoundedDistances, pairwise
 from ..transport.pairs import pair_transport
 from ..transport.problem import Masses
 from .geometry import (
@@ -57,8 +49,9 @@ from .geometry import (
     centre_within,
     complete_distances,
     pack_distributions,
+    positive,
 )
-from .stacking import Classes, Target
+from .stacking import Classes, Target, run_all
 
 EUCLIDEAN = "euclidean"
 # Views of features of single distributions, by attribute of `Description`.
@@ -86,9 +79,6 @@ def designs(n_members: int) -> Iterator[tuple[int, Design]]:
     """Yield numbers of folds and designs of at least `n_members` members, smallest first.
 
     The last design leaves out three of eight folds, for classes of few groups.
-
-    >>> [(n_folds, len(design)) for n_folds, design in designs(14)]
-    [(8, 14), (10, 30), (8, 56)]
     """
     candidates = [(4, _triples(4)), (5, _triples(5)), (8, _STEINER_8), (10, _STEINER_10)]
     large_enough = [(n_folds, design) for n_folds, design in candidates if len(design) >= n_members]
@@ -99,18 +89,8 @@ def designs(n_members: int) -> Iterator[tuple[int, Design]]:
 def assign_folds(target: Target, groups: np.ndarray, names: Sequence[Any], n_folds: int, seed: int) -> np.ndarray:
     """Return the fold of each distribution: groups undivided, balanced by label, in an order given by (seed, name).
 
-    Parameters
-    ----------
-    target : Target
-        Labels, by which folds are balanced.
-    groups : array of int of shape (n_distributions,)
-        Group of each distribution, 0, 1, 2, ….
-    names : sequence of length n_groups
-        Name of each group.
-    n_folds : int
-        Number of folds; at most the number of groups are used.
-    seed : int
-        Seed of the order.
+    `groups` has the group of each distribution (0, 1, 2, …), `names` the name of each group. There are at most as many
+    folds as groups.
     """
     order = keyed_uniform(names, seed, "fold")
     return target.deal(groups, order, min(n_folds, len(names)))[groups]
@@ -124,20 +104,21 @@ def choose_design(
     A member needs two groups of each class (or enough different numbers). Whether all members of a design have them is
     decided for the whole cohort: a kernel that lacks members for individual samples would reveal their labels.
     """
-    n_groups = int(groups.max()) + 1
-    if folds is not None:
-        n_folds = int(folds.max()) + 1
-        candidates = [design for size, design in designs(n_members) if size == n_folds] + [_triples(n_folds)]
-        return folds, next((design for design in candidates if _trainable(design, folds, target, groups)), [])
-    for n_folds, design in designs(n_members):
-        if n_folds > n_groups:
-            continue
-        folds = assign_folds(target, groups, names, n_folds, seed)
-        if _trainable(design, folds, target, groups):
-            return folds, design
-    folds = assign_folds(target, groups, names, _N_FOLDS, seed)
-    design = _triples(int(folds.max()) + 1)
-    return folds, design if _trainable(design, folds, target, groups) else []
+    if folds is None:
+        n_groups = int(groups.max()) + 1
+        sizes = [(n_folds, design) for n_folds, design in designs(n_members) if n_folds <= n_groups]
+        candidates = [(assign_folds(target, groups, names, n_folds, seed), design) for n_folds, design in sizes]
+        last = assign_folds(target, groups, names, _N_FOLDS, seed)
+    else:
+        candidates = [(folds, design) for n_folds, design in designs(n_members) if n_folds == folds.max() + 1]
+        last = folds
+    candidates.append((last, _triples(int(last.max()) + 1)))
+    for assigned, design in candidates:
+        # Three folds are left out together, and a member needs another one to train on.
+        trained = [~np.isin(assigned, left_out) for left_out in design]
+        if assigned.max() >= 3 and all(target.can_train(rows, groups) for rows in trained):
+            return assigned, design
+    return last, []
 
 
 def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> Design:
@@ -148,12 +129,6 @@ def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> De
     single: Design = [(fold,) for fold in range(int(folds.max()) + 1)]
     trainable = all(target.can_train(folds != fold, groups) for fold in range(len(single)))
     return single if trainable and len(single) > 2 else [()]
-
-
-def _trainable(design: Design, folds: np.ndarray, target: Target, groups: np.ndarray) -> bool:
-    if not design or int(folds.max()) < 3:
-        return False
-    return all(target.can_train(~np.isin(folds, left_out), groups) for left_out in design)
 
 
 # Kinds of members with a weight for each feature, and all kinds.
@@ -177,6 +152,10 @@ _STRENGTH = 0.1
 # Median distance at the start: distributions at the median distance have the weight exp(-2).
 _MEDIAN_DISTANCE = 2.0
 
+# Description of a view in a file, and the training distributions of its modality in that file.
+Entry = Mapping[str, Any]
+Stored = tuple[Scaling, StoredDescription | None]
+
 # Map the distributions that a member is trained on (in the coordinates of the member), their target, starting weights
 # and a seed to learned weights.
 Refine = Callable[[Distributions, Target, np.ndarray, int], np.ndarray]
@@ -184,28 +163,15 @@ Refine = Callable[[Distributions, Target, np.ndarray, int], np.ndarray]
 
 @dataclass(frozen=True)
 class Member:
-    """A diagonal metric learned on a subset of the distributions.
+    """A diagonal metric learned on a subset of the distributions."""
 
-    Attributes
-    ----------
-    kind : str
-        Method by which the weights were learned.
-    left_out : tuple of int
-        Cross-validation folds that the member was not trained on.
-    trained_on : array of bool of shape (n_distributions,)
-        Distributions of all other folds. The loss of a "learned" member uses at most 128 of them, that of a "linear"
-        member 40.
-    columns : array of int of shape (n_used,)
-        Features with a weight.
-    weights : array of shape (n_used,)
-        Weights of the standardised features.
-    """
-
-    kind: str
-    left_out: tuple[int, ...]
+    kind: str  # method by which the weights were learned
+    left_out: tuple[int, ...]  # cross-validation folds that the member was not trained on
+    # Mask of the distributions of all other folds, whose labels the member has used. The loss of a "learned" member
+    # uses at most 128 of them, that of a "linear" member 40.
     trained_on: np.ndarray
-    columns: np.ndarray
-    weights: np.ndarray
+    columns: np.ndarray  # features with a weight
+    weights: np.ndarray  # weights of these standardised features
 
     def components(self, scaling: Scaling) -> np.ndarray:
         """Return the components for standardised features."""
@@ -255,54 +221,40 @@ def train_members(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> list[Member]:
-    """Train a member of each kind for each set of folds in the design that is left out; ordered by kind.
-
-    "learned" members are independent tasks, which run in threads or on the configured cluster.
-    """
+    """Train a member of each kind for each set of folds in the design that is left out; ordered by kind."""
     members: dict[tuple[str, tuple[int, ...]], Member] = {}
-    starts: list[Member] = []
-    axes = _principal_axes(geometry) if "linear" in kinds else np.empty((0, 0))
+    if "linear" in kinds:  # these members start from the axes of largest variance of the points
+        points = geometry.description.euclidean.points
+        variances, axes = np.linalg.eigh(np.cov(points, rowvar=False, ddof=0).reshape(points.shape[1], -1))
+        axes = np.ascontiguousarray(axes[:, np.argsort(-variances, kind="stable")[:_RANK]].T)
     for left_out in design:
         trained_on = ~np.isin(folds, left_out)
         rows = np.flatnonzero(trained_on)
-        subset = target.subset(rows)
+        subset = target.subset(rows)  # no label of the folds that the member leaves out
         if "univariate" in kinds or "learned" in kinds:
             start = strongest_features(separation(geometry.marginals, subset, rows, len(geometry)))
         for kind in kinds:
-            member: Member
             if kind == "linear":
-                member = LinearMember(kind, left_out, trained_on, np.arange(axes.shape[1]), axes)
+                member: Member = LinearMember(kind, left_out, trained_on, np.arange(axes.shape[1]), axes)
             else:
                 weights = _anova_weights(geometry.quantiles[rows], subset) if kind == "anova" else start
                 columns = np.flatnonzero(weights)
                 member = Member(kind, left_out, trained_on, columns, weights[columns] / np.linalg.norm(weights))
             members[kind, left_out] = member
-            if kind in ("learned", "linear"):
-                starts.append(member)
-    tasks = Tasks(len(starts), lambda number: _training_task(geometry, target, refine, starts[number]))
-    with progress_bar(len(tasks), "train ensemble members", "member", show=verbose) as bar:
-        for number, weights in run_in_threads(_train_member, tasks, n_jobs):
-            member = starts[number]
-            used = slice(None) if member.kind == "linear" else weights != 0
-            learned = replace(
-                member, columns=member.columns[used], weights=weights[used] if weights.ndim == 1 else weights
-            )
-            members[member.kind, member.left_out] = learned
-            bar.update()
+    starts = [key for key in members if key[0] in ("learned", "linear")]
+
+    def task(number: int) -> Callable[[], np.ndarray]:
+        return _training_task(geometry, target, refine, members[starts[number]])
+
+    trained = run_all(task, len(starts), "train ensemble members", "member", n_jobs=n_jobs, verbose=verbose)
+    for key, weights in zip(starts, trained, strict=True):
+        used = slice(None) if key[0] == "linear" else weights != 0
+        members[key] = replace(members[key], columns=members[key].columns[used], weights=weights[used])
     return [members[kind, left_out] for kind in kinds for left_out in design]
 
 
-def _principal_axes(geometry: Geometry) -> np.ndarray:
-    """Return the axes of largest variance of the points for Euclidean transport, the start of "linear" members."""
-    points = geometry.description.euclidean.points
-    variances, axes = np.linalg.eigh(np.cov(points, rowvar=False, ddof=0).reshape(points.shape[1], -1))
-    return np.ascontiguousarray(axes[:, np.argsort(-variances, kind="stable")[:_RANK]].T)
-
-
-def _training_task(
-    geometry: Geometry, target: Target, refine: Refine, member: Member
-) -> tuple[Refine, Distributions, Target, np.ndarray, int]:
-    """Return the function that trains a member, and its arguments as of `Refine`."""
+def _training_task(geometry: Geometry, target: Target, refine: Refine, member: Member) -> Callable[[], np.ndarray]:
+    """Return the call that learns the weights of a member, with the labels of folds that it does not leave out."""
     linear, base = member.kind == "linear", geometry.scaling.seed
     rows, most = np.flatnonzero(member.trained_on), _MAX_LIKELIHOOD if linear else _MAX_TRAINING
     if rows.size > most:
@@ -314,42 +266,21 @@ def _training_task(
                 of_class = by_order[codes[by_order] == code]
                 order[of_class] = np.arange(of_class.size) + order[of_class]
         rows = rows[np.sort(np.argsort(order, kind="stable")[:most])]
-    seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
     subset = target.subset(rows)
     if linear:
         D = geometry.description.euclidean[rows].equalize(_MAX_TRAINING_POINTS, random_state=base)
-        return maximise_likelihood, D, subset, member.weights, seed
-    return refine, geometry.description.part(rows, member.columns), subset, member.weights, seed
+        return partial(maximise_likelihood, D, subset, member.weights)
+    seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
+    return partial(refine, geometry.description.part(rows, member.columns), subset, member.weights, seed)
 
 
-def _train_member(task: tuple[Refine, Distributions, Target, np.ndarray, int]) -> np.ndarray:
-    refine, D, target, start, seed = task
-    return refine(D, target, start, seed)
-
-
-def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray, seed: int = 0) -> np.ndarray:
+def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray) -> np.ndarray:
     """Learn components from `start` that maximise the leave-one-out likelihood, minus a penalty on their norm.
 
     Each distribution is predicted by all others with the weights exp(-distance), as in neighbourhood components
     analysis (Goldberger et al. 2005) and the supervised word mover's distance (Huang et al. 2016), but with exact
     transport. The derivative holds the optimal plans fixed (Danskin's theorem), and every step starts warm from the
-    plans of the last.
-
-    Parameters
-    ----------
-    D : Distributions
-        Distributions to learn from; all pairs are compared.
-    target : Target
-        Their labels.
-    start : array of shape (n_components, n_features)
-        First components.
-    seed : int
-        Has no effect: the result is not random.
-
-    Returns
-    -------
-    array of shape (n_components, n_features)
-        Components.
+    plans of the last. Components have the shape (n_components, n_features).
     """
     n, points = len(D), D.points
     transport = pair_transport(Masses.of(D), *np.triu_indices(n, 1), len(start), threads=Threads(1))
@@ -427,11 +358,6 @@ def strongest_features(statistics: np.ndarray) -> np.ndarray:
     """Return the statistics as weights: 0 for negative statistics and for all but the strongest fifty.
 
     If fewer than three features have a positive statistic, the best three have equal weights.
-
-    >>> strongest_features(np.array([0.5, -1.0, 2.0, 0.1, 0.0])).tolist()
-    [0.5, 0.0, 2.0, 0.1, 0.0]
-    >>> strongest_features(np.array([-0.5, -1.0, -2.0, -3.0])).tolist()
-    [1.0, 1.0, 1.0, 0.0]
     """
     order = np.argsort(-statistics, kind="stable")
     weights = np.maximum(statistics, 0.0)
@@ -451,20 +377,6 @@ def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: 
     whose squares are the importances). In simulated cohorts of 12 distributions it covered the mean importance of
     strong features in at least 72 to 89 % of the simulations, the percentiles alone in 62 to 80 %: for small cohorts
     it is still too narrow.
-
-    Parameters
-    ----------
-    importance : array of shape (n_features,)
-        Importances as fitted.
-    refits : array of shape (n_refits, n_features)
-        Importances from resampled distributions (bootstrap samples, or halves).
-    confidence : float, default=0.95
-        Confidence level of the intervals.
-
-    Returns
-    -------
-    array of shape (2, n_features)
-        Ends; the importance is between them.
     """
     ends = [0.5 - confidence / 2, 0.5, 0.5 + confidence / 2]
     low, middle, high = np.quantile(np.sqrt(refits), ends, axis=0)
@@ -480,9 +392,8 @@ def median_distance(distances: np.ndarray, landmarks: np.ndarray | None = None) 
 
     Column j has the distances to distribution ``landmarks[j]``; None means to distribution j.
     """
-    n_columns = distances.shape[1]
-    different = np.ones(distances.shape, dtype=bool)
-    different[np.arange(n_columns) if landmarks is None else landmarks, np.arange(n_columns)] = False
+    columns, different = np.arange(distances.shape[1]), np.ones(distances.shape, dtype=bool)
+    different[columns if landmarks is None else landmarks, columns] = False
     values = distances[different]
     return (float(np.median(values)) or 1.0) if values.size else 1.0
 
@@ -493,8 +404,8 @@ def replace_diagonal(kernel: np.ndarray, landmarks: np.ndarray | None = None) ->
     These entries of a kernel of distances are 1, although an independent sample of the same distribution would not be
     at distance 0. A model would use them to explain training labels and be underconfident about new samples.
     """
-    n_columns = kernel.shape[1]
-    rows, columns = np.arange(n_columns) if landmarks is None else landmarks, np.arange(n_columns)
+    columns = np.arange(kernel.shape[1])
+    rows = columns if landmarks is None else landmarks
     replaced = kernel.copy()
     replaced[rows, columns] = 0.0
     replaced[rows, columns] = replaced[rows].max(axis=1)
@@ -503,29 +414,14 @@ def replace_diagonal(kernel: np.ndarray, landmarks: np.ndarray | None = None) ->
 
 @dataclass(frozen=True)
 class EuclideanView:
-    """exp(-distance / median) of Euclidean transport between standardised points.
+    """exp(-distance / median) of Euclidean transport between standardised points, without labels."""
 
-    Attributes
-    ----------
-    points : Distributions
-        Points of the landmarks, standardised and projected to the principal axes.
-    unit : float
-        Median distance between training distributions and landmarks.
-    nearest : array of shape (n_distributions,)
-        Distance from each training distribution to the nearest other landmark, in units of the median.
-    landmarks : array of int of shape (n_landmarks,)
-        Training distributions that kernels have a column for.
-    to_landmarks : array of shape (n_distributions, n_landmarks)
-        Distances of the training distributions to the landmarks, in units of the median.
-    """
-
-    points: Distributions
-    unit: float
-    nearest: np.ndarray
+    points: Distributions  # of the landmarks, standardised and projected to the principal axes
+    unit: float  # median distance between training distributions and landmarks
+    nearest: np.ndarray  # distance from each training distribution to the nearest other landmark, in this unit
     landmarks: np.ndarray
-    to_landmarks: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-    name: str = EUCLIDEAN
-    group = EUCLIDEAN
+    to_landmarks: np.ndarray  # distances from training distributions to landmarks, in this unit
+    name = group = EUCLIDEAN
 
     @classmethod
     def fit(cls, geometry: Geometry) -> EuclideanView:
@@ -557,36 +453,22 @@ class EuclideanView:
         return {"view": EUCLIDEAN, "unit": self.unit}
 
     @classmethod
-    def unpack(
-        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, n: int
-    ) -> EuclideanView:
+    def unpack(cls, reader: ArrayReader, entry: Entry, prefix: str, training: Stored, n: int) -> EuclideanView:
         nearest = reader.numbers(f"{prefix}.nearest", None)
         if nearest.size < n:
             raise Damaged(f"{nearest.size} distances to nearest landmarks for {n} landmarks")
-        points = reader.distributions(prefix, n, scaling.n_components)
-        return cls(points, _positive(entry["unit"]), nearest, np.arange(n))
+        points = reader.distributions(prefix, n, training[0].n_components)
+        return cls(points, positive(entry["unit"], "a unit"), nearest, np.arange(n), np.empty((0, 0)))
 
 
 @dataclass(frozen=True)
 class SummaryView:
-    """Inner products of features of distributions, each standardised over the training distributions.
+    """Inner products of label-free features, each standardised over the training distributions."""
 
-    Attributes
-    ----------
-    name : str
-        Attribute of `Description` with the features.
-    mean, scale : array of shape (n_columns,)
-        Centre and unit of each feature.
-    x : array of shape (n_distributions, n_columns)
-        Standardised features of the training distributions.
-    landmarks : array of int of shape (n_landmarks,)
-        Training distributions that kernels have a column for.
-    """
-
-    name: str
-    mean: np.ndarray
-    scale: np.ndarray
-    x: np.ndarray
+    name: str  # attribute of `Description` with the features
+    mean: np.ndarray  # of each feature over the training distributions
+    scale: np.ndarray  # unit of each feature
+    x: np.ndarray  # standardised features of the training distributions, (n_distributions, n_columns)
     landmarks: np.ndarray
     group = "summary"
 
@@ -623,9 +505,9 @@ class SummaryView:
         return {"view": self.name}
 
     @classmethod
-    def unpack(cls, reader: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> SummaryView:
-        n_features = scaling.scale.size
-        sizes = {"means": n_features, "moments": 2 * n_features, "composition": len(scaling.clusters)}
+    def unpack(cls, reader: ArrayReader, entry: Entry, prefix: str, training: Stored, n: int) -> SummaryView:
+        name, n_features = entry["view"], training[0].scale.size
+        sizes = {"means": n_features, "moments": 2 * n_features, "composition": len(training[0].clusters)}
         mean = reader.numbers(f"{prefix}.mean", sizes.get(name))
         scale, x = reader.scales(f"{prefix}.scale", mean.size), reader.numbers(f"{prefix}.x", n, mean.size)
         return cls(name, mean, scale, x, np.arange(n))
@@ -638,35 +520,22 @@ class MemberView:
     The entry of training sample i and landmark j averages members that leave out their folds F(i) and F(j) and, for
     predicting fold f, also f. The entry of a new sample and j averages members that leave out F(j): training and
     prediction use the same kind of distance. Subclasses define the distances under a member.
-
-    Attributes
-    ----------
-    name : str
-        Name of the view.
-    members : list of Member
-        Members of one kind.
-    units : list of float
-        Median distance under each member between distributions that it was not trained on.
-    description : Description
-        The training distributions; at least the features that members use.
-    landmarks : array of int of shape (n_landmarks,)
-        Training distributions that kernels have a column for.
-    blocks : list of array of shape (n_distributions, n_landmarks)
-        Distances under each member in these units; entries of distributions that it was trained on are ignored.
     """
 
     name: str
-    members: list[Member]
-    units: list[float]
-    description: Description
+    members: list[Member]  # of one kind
+    units: list[float]  # median distance under each member between distributions that it was not trained on
+    description: Description  # the training distributions; at least the features that members use
     landmarks: np.ndarray
+    # Distances from training distributions to landmarks under each member, in its unit; entries of distributions that
+    # the member was trained on are ignored.
     blocks: list[np.ndarray] = field(default_factory=list, repr=False)
 
     @classmethod
     def fit(
         cls, name: str, geometry: Geometry, members: Sequence[Member], distances: Sequence[np.ndarray] | None = None
     ) -> MemberView:
-        """Return the view of members; `distances` are those of `measure_members`, None computes them."""
+        """Return the view of members; `distances` are those of `measure_members`, None for a marginal view."""
         landmarks = geometry.landmarks
         view = cls(name, list(members), [], geometry.description, landmarks)
         for number, member in enumerate(view.members):
@@ -739,14 +608,14 @@ class MemberView:
         }
 
     @classmethod
-    def unpack(
-        cls, reader: ArrayReader, entry: Mapping[str, Any], prefix: str, stored: StoredDescription, n: int
-    ) -> MemberView:
-        if entry["view"] not in (MARGINAL, "transport"):
+    def unpack(cls, reader: ArrayReader, entry: Entry, prefix: str, training: Stored, n: int) -> MemberView:
+        stored = training[1]
+        if entry["view"] not in (MARGINAL, "transport") or stored is None:
             raise Damaged(f"the view {entry['view']!r} has no members")
-        kind, units, sizes = str(entry["kind"]), [_positive(unit) for unit in entry["units"]], entry["n_columns"]
+        kind, sizes = str(entry["kind"]), entry["n_columns"]
+        units = [positive(unit, "a unit") for unit in entry["units"]]
         n_members, linear = len(units), kind == "linear"
-        trained_on = reader.mask(f"{prefix}.trained_on", n_members, n)
+        trained_on = reader.array(f"{prefix}.trained_on", "b", n_members, n)
         if np.all(trained_on, axis=0).any():
             raise Damaged("a training distribution is left out by no member")
         left_out = [tuple(map(int, folds)) for folds in entry["left_out"]]
@@ -781,8 +650,6 @@ class TransportView(MemberView):
         self, member: Member, description: Description, rows: np.ndarray, columns: np.ndarray
     ) -> np.ndarray:
         training = member.project(self.description, columns)
-        if description is self.description and np.array_equal(rows, columns):
-            return pairwise(training).distances
         return pairwise(member.project(description, rows), training).distances
 
 
@@ -804,56 +671,19 @@ class MarginalView(MemberView):
 def measure_members(
     geometry: Geometry, members: Sequence[Member], *, n_jobs: int | None = None, verbose: bool = False
 ) -> list[np.ndarray]:
-    """Return the out-of-bag transport distances of each member: from all samples that it leaves out to landmarks.
-
-    Members are independent tasks, which run in threads or on the configured cluster.
-    """
-    results: dict[int, np.ndarray] = {}
+    """Return the out-of-bag transport distances of each member: from all samples that it leaves out to landmarks."""
     landmarks = geometry.landmarks
 
-    def task(number: int) -> tuple[Distributions, np.ndarray]:
-        """Return the left-out distributions in the space of a member, and the positions of landmarks among them."""
+    def task(number: int) -> Callable[[], BoundedDistances]:
         member = members[number]
         out = np.flatnonzero(~member.trained_on)
         positions = np.searchsorted(out, landmarks[~member.trained_on[landmarks]])
-        return member.project(geometry.description, out), positions
+        D = member.project(geometry.description, out)
+        return partial(pairwise, D, None if positions.size == len(D) else D[positions], n_jobs=1)
 
-    tasks = Tasks(len(members), task)
-    with progress_bar(len(tasks), "out-of-bag distances", "member", show=verbose) as bar:
-        for number, distances in run_in_threads(_measure_member, tasks, n_jobs):
-            results[number] = distances
-            bar.update()
-    return [results[number] for number in range(len(members))]
-
-
-def _measure_member(task: tuple[Distributions, np.ndarray]) -> np.ndarray:
-    D, landmarks = task
-    return pairwise(D, None if landmarks.size == len(D) else D[landmarks], n_jobs=1).distances
+    results = run_all(task, len(members), "out-of-bag distances", "member", n_jobs=n_jobs, verbose=verbose)
+    return [result.distances for result in results]
 
 
 View = EuclideanView | SummaryView | MemberView
-
-
-def unpack_view(
-    reader: ArrayReader,
-    entry: Mapping[str, Any],
-    prefix: str,
-    scaling: Scaling,
-    stored: StoredDescription | None,
-    n: int,
-) -> View:
-    """Return the validated view of n landmarks from the output of `pack`; raise `Damaged` if it is invalid."""
-    if entry["view"] == EUCLIDEAN:
-        return EuclideanView.unpack(reader, entry, prefix, scaling, n)
-    if entry["view"] in SUMMARIES:
-        return SummaryView.unpack(reader, entry["view"], prefix, scaling, n)
-    if stored is None:
-        raise Damaged("points of the training distributions are missing")
-    return MemberView.unpack(reader, entry, prefix, stored, n)
-
-
-def _positive(value: Any) -> float:
-    number = float(value)
-    if not (np.isfinite(number) and number > 0):
-        raise Damaged(f"a unit of distances is {number}")
-    return number
+VIEWS: dict[str, type[View]] = {EUCLIDEAN: EuclideanView, **dict.fromkeys(SUMMARIES, SummaryView)}

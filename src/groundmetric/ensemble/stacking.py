@@ -1,16 +1,17 @@
 """Targets (classes, numbers, survival times) and stacking: kernel models of all views by nested cross-validation.
 
 A target holds the labels of a set of distributions, with their model, likelihood and score. `subset` returns the target
-of a subset, which contains no other label. A model for a cross-validation fold receives the subset of the other folds
+of a subset, which contains no other label: a model for a cross-validation fold receives the subset of the other folds
 and therefore cannot use a label of the fold.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from operator import call
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from .._internal.files import Damaged
 from .._internal.parallel import Tasks, progress_bar, run_in_threads
 from ..learning.labels import binary_unit
 from ..learning.survival import SurvivalTimes, expected_percentiles
-from .geometry import ArrayReader, centre_within
+from .geometry import ArrayReader, centre_within, positive
 
 if TYPE_CHECKING:
     from .members import View
@@ -43,21 +44,11 @@ _GAIN_POWER = 3.0
 
 @dataclass(frozen=True)
 class Classes:
-    """Class labels.
+    """Class labels."""
 
-    Attributes
-    ----------
-    codes : array of int of shape (n_distributions,)
-        Class of each distribution as index of the sorted classes.
-    n_classes : int
-        Number of classes, whether or not all occur in a subset.
-    strata : array of int of shape (n_distributions,) or None
-        Stratum (batch) of each distribution: classes have equal weight within each stratum.
-    """
-
-    codes: np.ndarray
-    n_classes: int
-    strata: np.ndarray | None = None
+    codes: np.ndarray  # class of each distribution as index of the sorted classes
+    n_classes: int  # whether or not all occur in a subset
+    strata: np.ndarray | None = None  # stratum (batch) of each distribution; classes have equal weight within each
     kind = "classes"  # target of the `GroundMetricLearner` that trains "learned" members
 
     def __len__(self) -> int:
@@ -98,9 +89,6 @@ class Classes:
         """Return weights of mean 1 that balance the classes, as far as possible within each stratum.
 
         Distributions outside the mask `training` have weight 0.
-
-        >>> Classes(np.array([0, 0, 0, 1]), 2).weights().round(2).tolist()
-        [0.67, 0.67, 0.67, 2.0]
         """
         weights = np.ones(len(self)) if training is None else training.astype(np.float64)
         for stratum in [] if self.strata is None else np.unique(self.strata):
@@ -192,21 +180,12 @@ class Classes:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numeric labels: ages, doses, ranks of ordered categories.
+    """Numeric labels: ages, doses, ranks of ordered categories. Methods are those of `Classes`."""
 
-    Attributes
-    ----------
-    values : array of shape (n_distributions,)
-        Label of each distribution, divided by `unit`.
-    strata : array of int of shape (n_distributions,) or None
-        Stratum (batch) of each distribution; slopes of the model are fitted within strata.
-    unit : float
-        Power of two close to the largest absolute label. A subset has its own unit: labels outside the subset do not
-        affect its rounding errors.
-    """
-
-    values: np.ndarray
-    strata: np.ndarray | None = None
+    values: np.ndarray  # label of each distribution, divided by `unit`
+    strata: np.ndarray | None = None  # stratum of each distribution; slopes of the model are fitted within strata
+    # Power of two close to the largest absolute label. A subset has its own unit: labels outside the subset do not
+    # affect its rounding errors.
     unit: float = 1.0
     kind = "ordered"
 
@@ -320,11 +299,6 @@ class Survival(Numbers):
     """Right-censored survival times, as the expected percentile of survival of each distribution (Kaplan-Meier).
 
     Percentiles of a subset are computed from the times of the subset alone.
-
-    Attributes
-    ----------
-    times : SurvivalTimes
-        Times and events.
     """
 
     times: SurvivalTimes | None = None
@@ -356,10 +330,7 @@ def unpack_target(entry: Mapping[str, Any]) -> Target:
         if n_classes < 2:
             raise Damaged(f"there are {n_classes} classes")
         return Classes(empty.astype(np.intp), n_classes)
-    unit = float(entry["unit"])
-    if kind not in ("Numbers", "Survival") or not (np.isfinite(unit) and unit > 0):
-        raise Damaged(f"the target is {kind!r} with unit {unit}")
-    return (Numbers if kind == "Numbers" else Survival)(empty, unit=unit)
+    return {"Numbers": Numbers, "Survival": Survival}[kind](empty, unit=positive(entry["unit"], "the unit of labels"))
 
 
 def fit_logistic(
@@ -369,9 +340,8 @@ def fit_logistic(
 
     Problem b has the sample weights ``weights[b]`` and the inverse penalty ``strengths[b]``. The last column of `x` is
     the intercept, which is nearly free. An ensemble needs thousands of such fits, often on tens of distributions;
-    scikit-learn needs milliseconds for each, most of them for validation.
-
-    Returns coefficients of shape (n_problems, n_classes, n_columns); those of the classes sum to 0.
+    scikit-learn needs milliseconds for each. Returns coefficients (n_problems, n_classes, n_columns) of sum 0 over
+    classes.
     """
     n_columns = x.shape[1]
     n_contrasts = n_classes - 1
@@ -441,30 +411,14 @@ def _within(kernel: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KernelModel:
-    """Logistic or ridge regression in the space of a centred kernel, mixed over penalties.
+    """Logistic or ridge regression in the space of a centred kernel, mixed over penalties."""
 
-    Attributes
-    ----------
-    columns : array of shape (n_landmarks,)
-        Mean of each column of the kernel between landmarks; in small cohorts all training distributions are landmarks.
-    overall : float
-        Mean of this kernel.
-    scale : float
-        Mean variance of the centred kernel.
-    axes : array of shape (n_landmarks, n_axes)
-        Eigenvectors of the centred kernel over the roots of their eigenvalues.
-    coefficients : array of shape (n_strengths, ...)
-        Coefficients of the model for each penalty.
-    mixture : array of shape (n_strengths,)
-        Weight of each penalty.
-    """
-
-    columns: np.ndarray
-    overall: float
-    scale: float
-    axes: np.ndarray
-    coefficients: np.ndarray
-    mixture: np.ndarray
+    columns: np.ndarray  # mean of each column of the kernel between landmarks, (n_landmarks,)
+    overall: float  # mean of this kernel
+    scale: float  # mean variance of the centred kernel
+    axes: np.ndarray  # eigenvectors of the centred kernel over the roots of their eigenvalues, (n_landmarks, n_axes)
+    coefficients: np.ndarray  # of the model for each penalty, (n_strengths, ...), from all training labels
+    mixture: np.ndarray  # weight of each penalty, from predictions of each fold by the labels of the other folds
 
     @classmethod
     def fit(
@@ -494,6 +448,7 @@ class KernelModel:
             if square is not kernel:
                 x = _coordinates(kernel, columns, overall, scale, axes)
         x = np.column_stack([x, np.ones(n)])
+        # One model per fold from the labels of the other folds, and the last from all labels; coordinates use no label.
         masks = np.array([folds != fold for fold in np.unique(folds)] + [np.ones(n, dtype=bool)])
         coefficients = target.fit(x, masks, STRENGTHS)
         coefficients = coefficients.reshape(len(masks), STRENGTHS.size, *coefficients.shape[1:])
@@ -523,11 +478,9 @@ class KernelModel:
         """Return the validated model of n landmarks from the output of `pack`."""
         axes, mixture = reader.numbers(f"{prefix}.axes", n, None), reader.numbers(f"{prefix}.mixture", None)
         shape = target.empty(mixture.size).shape
-        overall, scale = float(entry["overall"]), float(entry["scale"])
-        if np.any(mixture < 0) or not np.isclose(mixture.sum(), 1.0):
-            raise Damaged("weights of penalties are not positive numbers of sum 1")
-        if not (np.isfinite(overall) and np.isfinite(scale) and scale > 0):
-            raise Damaged("the scale of a kernel is not positive")
+        overall, scale = float(entry["overall"]), positive(entry["scale"], "the scale of a kernel")
+        if np.any(mixture < 0) or not np.isclose(mixture.sum(), 1.0) or not np.isfinite(overall):
+            raise Damaged("weights of penalties are not positive numbers of sum 1, or the mean of a kernel is infinite")
         coefficients = reader.numbers(f"{prefix}.coefficients", *shape, axes.shape[1] + 1)
         return cls(reader.numbers(f"{prefix}.columns", n), overall, scale, axes, coefficients, mixture)
 
@@ -540,15 +493,7 @@ def _coordinates(kernel: np.ndarray, columns: np.ndarray, overall: float, scale:
 
 @dataclass(frozen=True)
 class Stack:
-    """Kernel models of several views and their stacking weights.
-
-    Attributes
-    ----------
-    models : list of KernelModel
-        One model per view.
-    weights : array of shape (n_views,)
-        Stacking weights, of sum 1.
-    """
+    """Kernel models of several views and their stacking weights, which sum to 1."""
 
     models: list[KernelModel]
     weights: np.ndarray
@@ -587,7 +532,10 @@ def prior_weights(groups: Sequence[str]) -> np.ndarray:
 def stacking_weights(
     held_out: Sequence[np.ndarray], prior: np.ndarray, target: Target, folds: np.ndarray
 ) -> np.ndarray:
-    """Return weights of views: the third power of the gain of their held-out score over chance, times their prior."""
+    """Return weights of views: the third power of the gain of their held-out score over chance, times their prior.
+
+    All labels of the target decide. For the prediction of a fold, the target has the labels of the other folds only.
+    """
     chance = target.score(target.chance(folds))
     gains = np.array([target.score(predictions) - chance for predictions in held_out])
     gains = np.maximum(gains, max(_MIN_GAIN, _MIN_GAIN_TIMES_N / len(target))) ** _GAIN_POWER
@@ -595,25 +543,12 @@ def stacking_weights(
     return weights / weights.sum()
 
 
-def combine(weights: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Return the weighted mean over views."""
-    return np.tensordot(weights, predictions, axes=1)
-
-
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out predictions of all training distributions.
+    """Held-out predictions of all training distributions."""
 
-    Attributes
-    ----------
-    predictions : array of shape (n_distributions, ...)
-        Predictions of the stack.
-    by_view : array of shape (n_views, n_distributions, ...)
-        Predictions of each view.
-    """
-
-    predictions: np.ndarray
-    by_view: np.ndarray
+    predictions: np.ndarray  # of the stack, (n_distributions, ...)
+    by_view: np.ndarray  # of each view alone, (n_views, n_distributions, ...)
 
 
 def predict_held_out(
@@ -622,20 +557,18 @@ def predict_held_out(
     """Predict every fold by a stack that uses no label of the fold at any step; also return the stack of all folds.
 
     The kernels of fold f average members that leave out f; penalties and stacking weights are chosen by inner folds
-    among the other folds. Labels of f are not passed on: the stack receives the subset of the other folds. Folds are
-    independent tasks, which run in threads or on the configured cluster.
+    among the other folds. Labels of f are not passed on: the stack receives the subset of the other folds.
     """
-    predictions, by_view = target.empty(len(target)), target.empty(len(views), len(target))
     every: list[int | None] = [*map(int, np.unique(folds)), None]  # None: the stack of all folds
     landmarks, prior = views[0].landmarks, prior_weights([view.group for view in views])
 
-    def task(number: int) -> _FoldTask:
-        """Return the kernels and labels for the stack of a fold."""
+    def task(number: int) -> Callable[[], tuple[Stack, np.ndarray]]:
         fold = every[number]
         train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         columns = np.flatnonzero(folds[landmarks] != fold)
         kernels = [view.kernel(fold) for view in views]
-        return (
+        return partial(
+            _predict_fold,
             [kernel[np.ix_(train, columns)] for kernel in kernels],
             [kernel[np.ix_(test, columns)] for kernel in kernels],
             prior,
@@ -644,25 +577,34 @@ def predict_held_out(
             np.searchsorted(train, landmarks[columns]),
         )
 
-    tasks = Tasks(len(every), task)
-    with progress_bar(len(tasks), "cross-validation", "fold", show=verbose) as bar:
-        for number, (stack, predicted) in run_in_threads(_fit_fold, tasks, n_jobs):
-            fold = every[number]
-            if fold is None:
-                full_stack = stack
-            else:
-                test = np.flatnonzero(folds == fold)
-                by_view[:, test] = target.encode(predicted)
-                predictions[test] = combine(stack.weights, by_view[:, test])
-            bar.update()
+    *results, (full_stack, _) = run_all(task, len(every), "cross-validation", "fold", n_jobs=n_jobs, verbose=verbose)
+    predictions, by_view = target.empty(len(target)), target.empty(len(views), len(target))
+    for fold, (stack, predicted) in zip(every, results, strict=False):
+        test = np.flatnonzero(folds == fold)
+        by_view[:, test] = target.encode(predicted)
+        predictions[test] = np.tensordot(stack.weights, by_view[:, test], axes=1)
     return HeldOut(predictions, by_view), full_stack
 
 
-# Training kernels, test kernels, prior weights, target and folds of the training distributions, landmarks.
-_FoldTask = tuple[list[np.ndarray], list[np.ndarray], np.ndarray, Target, np.ndarray, np.ndarray]
-
-
-def _fit_fold(task: _FoldTask) -> tuple[Stack, np.ndarray]:
-    training_kernels, test_kernels, prior, target, folds, landmarks = task
+def _predict_fold(
+    training_kernels: Sequence[np.ndarray], test_kernels: Sequence[np.ndarray], prior: np.ndarray, target: Target,
+    folds: np.ndarray, landmarks: np.ndarray,
+) -> tuple[Stack, np.ndarray]:  # fmt: skip
+    """Return the stack of the training distributions, whose labels `target` holds, and predictions by each view."""
     stack = Stack.fit(training_kernels, prior, target, folds, landmarks)
     return stack, target.decode(stack.predict_views(test_kernels, target))
+
+
+def run_all(
+    task: Callable[[int], Callable[[], Any]], count: int, title: str, unit: str, *, n_jobs: int | None, verbose: bool
+) -> list[Any]:
+    """Return the results of independent tasks in their order; they run in threads or on the configured cluster.
+
+    `task` makes each task shortly before it runs: all tasks together may exceed the memory.
+    """
+    results: list[Any] = [None] * count
+    with progress_bar(count, title, unit, show=verbose) as bar:
+        for number, result in run_in_threads(call, Tasks(count, task), n_jobs):
+            results[number] = result
+            bar.update()
+    return results

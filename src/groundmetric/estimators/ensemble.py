@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import (
-    NameIndex,
     ParameterError,
     align_by_name,
     check_groups_per_class,
@@ -23,42 +22,20 @@ from .._internal.validation import (
     check_number,
     group_list,
     number_groups,
-    refuse_mask,
     resolve_seed,
 )
 from ..distances import GroundMetricMethod
-from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
+from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Numbers, Settings, Survival, Target
 from ..learning.labels import read_labels, read_strata
 from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
-from .learner import refine_weights
+from .learner import checked_distributions, refine_weights
 
 TARGETS = ("classes", "ordered", "survival")
-# Cross-validation folds that a user may give.
+# Cross-validation folds that a user may give: members leave out every three folds, so their number grows with the third
+# power of the number of folds.
 _MAX_FOLDS = 12
-
-
-def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
-    """Return distributions without points of zero mass; the rows of an array are distributions of one point each.
-
-    With `reset` the estimator keeps the number and the names of the features; otherwise those of an array are compared.
-    """
-    X = gathered(X)
-    if not isinstance(X, Distributions):
-        refuse_mask(X, "X")
-        index, least = NameIndex.of(X), 2 if reset else 1
-        rows = validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=least
-        )
-        names = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
-        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), index)
-    if reset:
-        estimator.n_features_in_ = X.shape[1]
-        vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
-        if X.features is not None:
-            estimator.feature_names_in_ = np.array(X.features, dtype=object)
-    return X.with_mass()
 
 
 def ordered_values(y: Any, D: Distributions) -> np.ndarray:
@@ -97,24 +74,21 @@ class Cohort:
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         named_groups = group_list(groups, D.name_index)
-        numbered = number_groups(named_groups, len(D))
+        codes = number_groups(named_groups, len(D))
         stratum = read_strata(strata, D.name_index, D, by_row=False)
         self.order = np.array(sorted(range(len(D)), key=lambda d: str(D.names[d])), dtype=np.intp)
         self.inverse = np.argsort(self.order)
         self.strata = None if stratum is None or np.ptp(stratum) == 0 else _renumbered(stratum[self.order])
-        names = list(D.names) if numbered is None or named_groups is None else named_groups
-        names = [names[d] for d in self.order]
-        if numbered is None:
-            self.groups, self.group_names = np.arange(len(D)), names
-        else:
-            _, first, self.groups = np.unique(numbered[self.order], return_index=True, return_inverse=True)
-            self.group_names = [names[d] for d in first]
+        codes = np.arange(len(D)) if codes is None else codes[self.order]
+        _, first, self.groups = np.unique(codes, return_index=True, return_inverse=True)
+        self.group_names = [(named_groups or D.names)[d] for d in self.order[first]]
         unordered, self.classes = read_target(y, target, D)
+        n_groups = len(self.group_names)
         if isinstance(unordered, Classes):
             labels = self.classes[unordered.codes]
             check_groups_per_class(labels, named_groups, 2, "one to train on and one to hold out")
-        else:
-            _check_number_of_groups(self.groups, 4)
+        elif n_groups < 4:
+            raise ValueError(f"{n_groups} independent distributions (groups) are there, but 4 are needed: add some")
         self.target = replace(unordered.subset(self.order), strata=self.strata)
         if self.strata is not None and not any(
             np.unique(self.target.labels[self.strata == s]).size >= 2 for s in np.unique(self.strata)
@@ -123,22 +97,15 @@ class Cohort:
                 "labels do not differ within any stratum, so the effects of stratum and label cannot be separated: "
                 "give coarser strata, or none"
             )
-        self.folds = self._given_folds(cv, D)
-
-    def _given_folds(self, cv: Any, D: Distributions) -> np.ndarray | None:
-        if cv is None:
-            return None
-        numbered = number_groups(align_by_name(cv, D.name_index, "cv"), len(D), "cv")
-        assert numbered is not None
-        folds = _renumbered(numbered[self.order])
-        for group in np.unique(self.groups):
-            if np.unique(folds[self.groups == group]).size > 1:
-                name = self.group_names[group]
-                raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
-        if not 2 <= folds.max() + 1 <= _MAX_FOLDS:
-            # Members leave out every three folds: their number grows with the third power of the number of folds.
-            raise ParameterError("cv", f"{folds.max() + 1} folds", f": expected 2 to {_MAX_FOLDS}")
-        return folds
+        folds = number_groups(align_by_name(cv, D.name_index, "cv"), len(D), "cv")
+        self.folds = None if folds is None else _renumbered(folds[self.order])
+        if self.folds is not None:
+            for group, name in enumerate(self.group_names):
+                if np.unique(self.folds[self.groups == group]).size > 1:
+                    raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
+            n_folds = int(self.folds.max()) + 1
+            if not 2 <= n_folds <= _MAX_FOLDS:
+                raise ParameterError("cv", f"{n_folds} folds", f": expected 2 to {_MAX_FOLDS}")
 
 
 def _renumbered(codes: np.ndarray) -> np.ndarray:
@@ -148,12 +115,6 @@ def _renumbered(codes: np.ndarray) -> np.ndarray:
     """
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-def _check_number_of_groups(groups: np.ndarray, least: int) -> None:
-    n_groups = np.unique(groups).size
-    if n_groups < least:
-        raise ValueError(f"{n_groups} independent distributions (groups) are there, but {least} are needed: add some")
 
 
 class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
@@ -180,9 +141,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     weights are those of the other folds. All distributions are compared by equal numbers of points, drawn by name:
     results depend neither on the number of points nor on the order of the input.
 
-    In cohorts of more than 256 distributions, each distribution is compared with 128 landmarks, which are chosen by
-    name, the triplet loss of a "learned" member uses at most 128 distributions, and the likelihood of a "linear" member
-    40. Time and memory are then proportional to the number of distributions.
+    A "learned" member is trained on at most 128 distributions, a "linear" member on 40. In cohorts of more than 256
+    distributions, each is compared with 128 landmarks, chosen by name: time and memory grow linearly with the cohort.
 
     Parameters
     ----------
@@ -192,8 +152,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     kinds : sequence of {"univariate", "anova", "learned", "linear"}, default=all
         Kinds of members, in any order.
     target : {"classes", "ordered", "survival"}, default="classes"
-        Kind of the labels: classes, numbers, or right-censored survival times. `TransportClassifier`,
-        `TransportRegressor` and `TransportSurvival` set it by their class.
+        Kind of the labels: classes, numbers, or right-censored survival times. Predictors set it by their class.
     cv : array-like of shape (n_distributions,) or None, default=None
         Cross-validation fold of each distribution, matched by name where it carries names. None: 4 to 10 folds,
         balanced by label; the fold of a group depends on the seed and its name.
@@ -212,28 +171,25 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     Attributes
     ----------
     metric_ : GroundMetric
-        Average of all members and of the Euclidean metric.
+        Average of all members and of the Euclidean metric, from all labels.
     metrics_ : dict of str to GroundMetric
         The same by modality if several were given; `metric_` is then absent.
-    metric_weights_ : dict of str to float
-        Weight of each kind of member, and of "euclidean", in `metric_`.
-    weights_ : dict of str to float
-        Stacking weight of each view in predictions.
+    metric_weights_, weights_ : dict of str to float
+        Weight of each kind of member, and of "euclidean", in `metric_`; stacking weight of each view in predictions of
+        new distributions, from held-out predictions of all labels.
     held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,)
         Held-out probabilities of the classes, numbers, or expected percentiles of survival.
     view_held_out_ : dict of str to array
         The same by each view alone.
-    score_ : float
+    score_, chance_ : float
         Mean held-out log-probability of the true class, with equal weight for all classes (within strata, where given);
-        for numbers -log of the held-out error in standard deviations.
-    chance_ : float
-        Score of predictions that ignore the distributions.
+        for numbers -log of the held-out error in standard deviations. `chance_` is the score of predictions that ignore
+        the distributions.
     distances_ : array of shape (n_distributions, n_distributions)
         Distances between training distributions, averaged over views; each pair is measured by members that were
-        trained on neither. All members share features that are associated with the labels by chance, so a map of noise
-        may still look separated: `p_values["map separation"]` of `evaluation.permutation_test` accounts for this. In
-        cohorts of more than 256 distributions, only distances to landmarks are measured; others are approximations,
-        interpolated from these.
+        trained on neither (with landmarks, other distances are interpolated). All members share features that are
+        associated with the labels by chance, so a map of noise may still look separated:
+        `p_values["map separation"]` of `evaluation.permutation_test` accounts for this.
     folds_ : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
     members_ : list of Member
@@ -247,10 +203,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         The geometry, views and models, in the order of the names.
     classes_ : array of shape (n_classes,)
         Classes in sorted order; empty for other targets.
-    components_ : array of shape (n_components, n_features)
-        The components of `metric_`.
-    n_features_in_ : int
-        Number of features of the points.
+    components_, n_features_in_ : array of shape (n_components, n_features), int
+        The components of `metric_`, and the number of features of the points.
 
     Examples
     --------
@@ -304,19 +258,13 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             Training distributions. The rows of an array are distributions of one point each. A dict has the same
             distributions, in the same order, in several modalities, whose views are stacked together.
         y : array-like of shape (n_distributions,)
-            Classes, numbers or survival times; matched by name where they carry names (a Series, a dict).
+            Classes, numbers or survival times. Labels, groups and strata are matched by name if they carry names (a
+            Series, a dict).
         groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), never divided by a fold; matched by name where
-            they carry names.
+            Outer group of each distribution (the patient of a sample), never divided by a fold.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch, site) of each distribution; matched by name where they carry names. Statistics of features
-            are computed within strata, and classes have equal weight in each stratum: differences between strata do
-            not predict the label.
-
-        Returns
-        -------
-        GroundMetricEnsemble
-            The estimator itself.
+            Stratum (batch, site) of each distribution. Statistics of features are computed within strata, and classes
+            have equal weight in each stratum: differences between strata do not predict the label.
         """
         cohort, geometries, settings = prepare_fit(self, X, y, groups, strata)
         fitted, back = fit_cohort(geometries, cohort, settings), cohort.inverse
@@ -350,9 +298,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 def prepare_fit(
     ensemble: GroundMetricEnsemble, X: Any, y: Any, groups: Any = None, strata: Any = None
 ) -> tuple[Cohort, dict[str, Geometry], Settings]:
-    """Validate the input of `fit`, and compute the label-free geometry of each modality (a single one has the name "").
+    """Validate the input of `fit`; return its labels, the geometry of each modality, and settings.
 
-    The cohort has the labels in the order of the names, the settings are those of the steps that use labels.
+    Labels are in the order of the names. A single modality has the name "". Geometries use no label, and all steps that
+    use labels take the settings.
     """
     if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
         parts = {name: D.with_mass() for name, D in X.items()}
@@ -362,15 +311,14 @@ def prepare_fit(
     cohort = Cohort(next(iter(parts.values())), y, ensemble.target, groups, strata, ensemble.cv)
     for name in ("n_members", "max_points", "max_epochs"):
         check_number(name, getattr(ensemble, name), low=1, whole=True)
-    kinds = [ensemble.kinds] if isinstance(ensemble.kinds, str) else list(ensemble.kinds)
-    if isinstance(ensemble.kinds, str) or not kinds or any(kind not in KINDS for kind in kinds):
+    kinds = list(ensemble.kinds)
+    if not kinds or any(kind not in KINDS for kind in kinds):
         raise ParameterError("kinds", ensemble.kinds, f": expected a list of some of {list(KINDS)}")
     if len(set(kinds)) < len(kinds):
         raise ParameterError("kinds", ensemble.kinds, ": expected each kind once; `n_members` says how many of each")
-    ordered = [kind for kind in KINDS if kind in kinds]
-    seed = resolve_seed(ensemble.random_state)
-    refine, show = partial(refine_weights, max_epochs=ensemble.max_epochs), bool(ensemble.verbose)
-    settings = Settings(ordered, ensemble.n_members, seed, refine, ensemble.n_jobs, show)
+    kinds.sort(key=KINDS.index)
+    seed, refine = resolve_seed(ensemble.random_state), partial(refine_weights, max_epochs=ensemble.max_epochs)
+    settings = Settings(kinds, ensemble.n_members, seed, refine, ensemble.n_jobs, bool(ensemble.verbose))
     geometries = {
         name: Geometry(parts[name][cohort.order], seed, ensemble.max_points, cohort.strata, ensemble.n_jobs)
         for name in sorted(parts)

@@ -1,4 +1,4 @@
-"""The metric learner of the paper: validates input and labels, runs the training with checkpoints, and warns."""
+"""The metric learner of the paper, and the validation of distributions that all estimators share."""
 
 from __future__ import annotations
 
@@ -67,6 +67,28 @@ if TYPE_CHECKING:
     from ..ensemble import Target
 
 
+def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
+    """Return distributions without points of zero mass; the rows of an array are distributions of one point each.
+
+    With `reset` the estimator keeps the number and the names of the features; otherwise those of an array are compared.
+    """
+    X = gathered(X)
+    if not isinstance(X, Distributions):
+        refuse_mask(X, "X")
+        index, least = NameIndex.of(X), 2 if reset else 1
+        rows = validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=least
+        )
+        names = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
+        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), index)
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
+        if X.features is not None:
+            estimator.feature_names_in_ = np.array(X.features, dtype=object)
+    return X.with_mass()
+
+
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn the ground metric of optimal transport from labels on distributions (GGML, Kühn & Schaub 2025).
 
@@ -83,14 +105,12 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of rows of W (the rank k). None: 5, but at most the number of features. A diagonal metric has one per
-        feature, and needs None.
+        Number of rows of W (the rank k). None: 5, but at most the number of features; for a diagonal metric, only None.
     margin : float, default=1.0
         Distance by which other classes should be farther away (α), in units of the mean distance at the start.
     penalty : str, None or an object with ``value`` and ``gradient``, default="l2"
-        Penalty on the components for standardised features: "l2" (Frobenius norm), "l2_squared" (its square), "l1"
-        (sum of absolute values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values). See
-        `groundmetric.learning`.
+        Penalty on the components for standardised features: "l2" (Frobenius norm), "l2_squared", "l1" (sum of absolute
+        values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values).
     strength : float, default=0.1
         Weight of the penalty (λ); with 1, the penalty at the start equals a violation by one mean distance.
     n_neighbors : int, default=3
@@ -102,7 +122,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         the metric is learned again with nearest neighbours.
     init : {"discriminant", "random"} or array of shape (n_components, n_features), default="discriminant"
         First W: linear discriminants of the distributions' means, random entries, or an array for the original features
-        (for a diagonal metric, weights of shape (n_features,)).
+        (of a diagonal metric: of shape (n_features,)).
     learning_rate : float, default=0.01
         Step of Adam; falls to 0 over `max_epochs` along half a cosine.
     max_epochs : int, default=50
@@ -120,27 +140,24 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Kind of the labels. "classes": distributions of one class should be near each other. "ordered": numbers, or
         ordered categories of pandas; distances should increase with the difference of two values. "survival":
         right-censored times (a structured array or table with "event" and "time"), compared only if their order is
-        certain. "distances": a matrix of target distances between the distributions (the paper's W*), NaN for unknown
-        distances. A list: several labels. The objects (Classes, Ordered, Survival, Distances) have a weight among
-        several labels, and all but classes a gap; see `groundmetric.learning`.
+        certain. "distances": a matrix of target distances between the distributions (the paper's W*), NaN if unknown.
+        A list: several labels. The objects of `groundmetric.learning` have a weight among several labels, and a gap.
     class_weight : {None, "balanced"}, default=None
-        "balanced": each class makes up the same share of the loss, independently of its size. None: all triplets have
-        the same weight, and classes with more distributions make up more of the loss.
+        "balanced": each class makes up the same share of the loss. None: all triplets have the same weight.
     stopping : EarlyStopping or None, default=None
         Rule that stops learning before the last epoch, and the share of distributions that is held out for it.
     solver : Exact or None, default=None
         Solver of `groundmetric.transport`: `max_pivots` limits the simplex steps per pair (with a warning if the limit
         was reached), `memory` the megabytes of bases from which the next solves of the same pairs start warm.
     n_points : "equal", int or None, default="equal"
-        Number of points of each distribution to learn from, drawn at random (`Distributions.equalize`): Wasserstein
-        distances grow as distributions have fewer points, and a metric would be learned from their numbers. "equal":
-        `Distributions.common_size`; None: all points, with this bias. Points from `fresh` are drawn likewise.
+        Points of each distribution, also of `fresh`, that are drawn to learn from (`Distributions.equalize`):
+        Wasserstein distances grow as distributions have fewer points, and a metric would be learned from their numbers.
+        "equal": `Distributions.common_size`; None: all points, with this bias.
     nuisance : float, default=1.0
         Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels;
         without `strata` it has no effect.
     checkpoint : Checkpoint, path-like or None, default=None
-        File for the state of learning, from which the same fit continues after a crash or Ctrl-C, with the same
-        result. Files of other kinds are never replaced.
+        File for the state of learning, from which the same fit continues after a crash or Ctrl-C, with the same result.
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core. The result is the same for any number.
     random_state : int, RandomState or None, default=None
@@ -151,8 +168,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        W for the original features, or for mapped features if `form` is Mapped. For a diagonal metric, only the rows
-        of features with non-zero weight.
+        W for the original (or mapped) features; of a diagonal metric, the rows of features with non-zero weight.
     metric_ : GroundMetric
         The learned metric.
     feature_map_ : transformer
@@ -169,12 +185,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Last loss with penalty (the best held-out loss, if distributions are held out), in units of the mean distance at
         the start.
     classes_ : array
-        Distinct labels in order (for ordered labels, the values that occur; empty for distances). For several labels,
-        an array with such an array for each.
-    n_features_in_ : int
-        Number of features of the points.
-    feature_names_in_ : array of str
-        Names of the features, if the data have names.
+        Distinct labels in order (empty for distances). For several labels, an array with such an array for each.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of features of the points, and their names if the data have names.
 
     Examples
     --------
@@ -256,8 +269,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             (a Series, a dict, both sides of a table of distances) are matched to the names of the distributions (or the
             index of the rows), in any order; so are samples, groups and strata.
         samples : array-like of shape (n_points,) or None, default=None
-            For points: distribution of each row. None: every row is a distribution of one point, which is metric
-            learning on points.
+            For points: distribution of each row. None: every row is a distribution of one point.
         groups : array-like or None, default=None
             Outer group of each distribution (the patient of a sample), never divided into training and held-out
             distributions. Without held-out distributions (`stopping`) they have no effect.
@@ -267,11 +279,6 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         fresh : callable or None, default=None
             Function from the number of finished epochs to the Distributions of `X` with other points, from which the
             next epoch learns; all need a label. With a checkpoint, the same number must return the same points.
-
-        Returns
-        -------
-        GroundMetricLearner
-            The learner itself.
         """
         run, labels, held_out = self._train(X, y, samples=samples, groups=groups, strata=strata, fresh=fresh)
         if labels.strata is not None:
@@ -295,10 +302,19 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self, X: Any, y: Any, *, samples: Any = None, groups: Any = None, strata: Any = None, fresh: Fresh | None = None
     ) -> tuple[Progress, Supervision, np.ndarray]:
         """Fit without warnings; return the run, the supervision, and a mask of the held-out distributions."""
-        self._check_fresh(X, fresh)
+        transformer = resolve_form(self.form).transformer
+        if fresh is not None:
+            if not callable(fresh):
+                raise TypeError(f"fresh is a {type(fresh).__name__}: expected a function from epochs to Distributions")
+            if not isinstance(X, Distributions):
+                raise ValueError(
+                    "fresh is given, but X are points: give Distributions, whose points can be drawn again"
+                )
+            if transformer is not None:
+                raise ValueError("fresh points are not mapped: leave out `fresh`, or the transformer of `form`")
         D, labels, patients = self._check_data(X, y, samples, groups, strata)
         D, fresh = self._with_equal_points(D, fresh)
-        transformer, original = resolve_form(self.form).transformer, D
+        original = D
         if transformer is not None:
             self.feature_map_ = fit_map(transformer, D)
             D = map_points(self.feature_map_, D)
@@ -317,18 +333,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         return run, labels, held_out
 
     def transform(self, X: DistributionsLike) -> np.ndarray:
-        """Project points to the learned space.
-
-        Parameters
-        ----------
-        X : Distributions, array or sparse matrix of shape (n_points, n_features)
-            Points as rows; for Distributions, their `points` in order.
-
-        Returns
-        -------
-        array of shape (n_points, n_components)
-            The projected points.
-        """
+        """Return points (rows, or the `points` of Distributions) in the learned space, (n_points, n_components)."""
         check_is_fitted(self)
         X = gathered(X)
         if not isinstance(X, Distributions):
@@ -345,40 +350,33 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         tags.input_tags.sparse = True
         return tags
 
-    def _check_fresh(self, X: Any, fresh: Any) -> None:
-        """Raise if fresh points cannot be used for this input."""
-        if fresh is None:
-            return
-        if not callable(fresh):
-            raise TypeError(f"fresh is a {type(fresh).__name__}: expected a function from epochs to Distributions")
-        if not isinstance(X, Distributions):
-            raise ValueError("fresh is given, but X are points: give Distributions, whose points can be drawn again")
-        if resolve_form(self.form).transformer is not None:
-            raise ValueError("fresh points are not mapped: leave out `fresh`, or the transformer of `form`")
-
     def _check_data(
         self, X: Any, y: Any, samples: Any, groups: Any, strata: Any
     ) -> tuple[Distributions, Supervision, np.ndarray | None]:
         """Return the labelled distributions, their supervision, and their groups as numbers."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
-        X = gathered(X) if samples is None else X
         by_row = samples is not None
+        X = X if by_row else gathered(X)
         if isinstance(X, Distributions):
             if by_row:
                 raise ValueError("samples are given, but X are Distributions, which already have samples: leave it out")
-            self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-            if X.features is not None:
-                self.feature_names_in_ = np.array(X.features, dtype=object)
-            D, name_index = X.with_mass(), X.name_index
+            D, name_index = checked_distributions(self, X, reset=True), X.name_index
         else:
             if groups is not None and not by_row:
                 raise TypeError(
                     "groups are given for points without samples: groups are patients that a split keeps together; "
                     "the distribution of each row is `samples`"
                 )
-            D, name_index = self._as_distributions(X, y, samples)
+            refuse_mask(X, "X")
+            name_index = NameIndex.of(X, items="points")
+            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+            name_index = replace(name_index, n=X.shape[0])  # some array-likes have no length before the conversion
+            if not isinstance(self.target, list | tuple) and not isinstance(resolve_target(self.target), Distances):
+                check_consistent_length(X, y)
+            of_row = align_by_name(samples, name_index, "samples") if by_row else np.arange(name_index.size)
+            D = Distributions(X, of_row, features=getattr(self, "feature_names_in_", None)).with_mass()
+            D = D if by_row else named_rows(D, name_index)
         labels = read_labels(y, self.target, name_index, D, by_row=by_row, class_weight=self.class_weight)
         labelled, supervised = supervision(labels, read_strata(strata, name_index, D, by_row=by_row))
         patients = number_groups(group_list(groups, name_index), name_index.size)
@@ -389,24 +387,6 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             self.classes_ = np.empty(len(labels), dtype=object)
             self.classes_[:] = [label.values for label in labels]
         return D if labelled.size == len(D) else D[labelled], supervised, patients
-
-    def _as_distributions(self, X: Any, y: Any, samples: Any) -> tuple[Distributions, NameIndex]:
-        """Return the distributions of points, by sample or of one point each, and the names of the points."""
-        refuse_mask(X, "X")
-        name_index = NameIndex.of(X, items="points")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        name_index = replace(name_index, n=X.shape[0])  # some array-likes have no length before the conversion
-        if not isinstance(self.target, list | tuple) and not isinstance(resolve_target(self.target), Distances):
-            check_consistent_length(X, y)
-        if samples is not None:
-            D = Distributions(X, align_by_name(samples, name_index, "samples"), features=self._feature_names())
-            return D.with_mass(), name_index
-        D = Distributions(X, np.arange(name_index.size), features=self._feature_names())
-        return named_rows(D.with_mass(), name_index), name_index
-
-    def _feature_names(self) -> list[str] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else list(names)
 
     def _with_equal_points(self, D: Distributions, fresh: Fresh | None) -> tuple[Distributions, Fresh | None]:
         """Draw the same number of points from all distributions, also from fresh ones."""
@@ -454,6 +434,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             return training.run(threads, on_epoch=show, saving=saving, fresh=fresh)
 
     def _keep_metric(self, metric: Any, original: Distributions) -> None:
+        """Set the attributes of the learned metric; metrics without components override this method."""
         self.components_ = metric.components
         self.metric_ = self._with_map(metric, original)
 
@@ -461,8 +442,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         """Return the metric for points with the original features."""
         if resolve_form(self.form).transformer is None:
             return metric
-        names, probes = self._feature_names(), some_points(original)
-        return MappedMetric(self.feature_map_, metric, original.shape[1], names, probes=probes)
+        names = getattr(self, "feature_names_in_", None)
+        return MappedMetric(self.feature_map_, metric, original.shape[1], names, probes=some_points(original))
 
     def _warn_of(self, run: Progress) -> None:
         """Warn of an interruption, of solves at the pivot limit, and of a metric that the penalty has shrunk to 0."""

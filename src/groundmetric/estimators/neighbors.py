@@ -1,4 +1,4 @@
-"""Votes of the nearest distributions, and the classifier and regressor that they make."""
+"""Classifier and regressor by votes of the nearest distributions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from ..distances import kneighbors
 from ..distributions import Distributions, as_distributions, resolve_n_points, with_equal_points
 from ..metrics.base import GroundMetric
 
-WEIGHTS = ("distance", "uniform")
-
 
 def check_weights(weights: str) -> None:
-    if weights not in WEIGHTS:
+    if weights not in ("distance", "uniform"):
         raise ValueError(f"weights is {weights!r}: expected 'distance' or 'uniform'")
 
 
@@ -39,9 +37,6 @@ def class_shares(
     `distances` and class `codes` have a row per item and a column per neighbour. With weights "distance", a vote weighs
     one over the distance, and if neighbours are at distance 0, only they vote. With `among`, the codes of all training
     distributions, votes are divided by the size of their class.
-
-    >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
-    [[0.571, 0.429]]
     """
     votes = _votes(distances, weights)
     shares = np.stack([(votes * (codes == c)).sum(axis=1) for c in range(n_classes)], axis=1)
@@ -51,11 +46,7 @@ def class_shares(
 
 
 def mean_values(distances: np.ndarray, values: np.ndarray, weights: str) -> np.ndarray:
-    """Return the mean of the neighbours' values, shape (n_items, n_neighbors, …), weighted as their votes.
-
-    >>> mean_values(np.array([[1.0, 2.0]]), np.array([[3.0, 6.0]]), "distance").tolist()
-    [4.0]
-    """
+    """Return the mean of the neighbours' values, shape (n_items, n_neighbors, …), weighted as their votes."""
     votes = _votes(distances, weights)
     return np.einsum("in,in...->i...", votes / votes.sum(axis=1, keepdims=True), values)
 
@@ -94,20 +85,15 @@ class NearestDistributions(BaseEstimator):
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
-            Training distributions. The rows of an array are distributions of one point each.
+            Distributions; the rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,), for a regressor also (n_distributions, n_outputs)
-            Classes or finite numbers; matched by name if they carry names (a Series, a dict).
+            Classes or finite numbers. Labels, groups, strata and weights are matched by name if they carry names (a
+            Series, a dict).
         groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), passed on to the `fit` of the learner if it
-            takes groups; votes of neighbours do not depend on them.
+            Outer group of each distribution (the patient of a sample), for the `fit` of a learner that takes groups;
+            votes of neighbours do not depend on them.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Batch, site or donor of each distribution, passed on to the `fit` of the learner. An error if `metric` is
-            not a learner.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
+            Batch, site or donor of each distribution, for the `fit` of the learner; an error without a learner.
         """
         remedy = f"give it as `metric`, e.g. {type(self).__name__}(metric=GroundMetricLearner())"
         refuse_points_of_learner(X, y, remedy)
@@ -134,7 +120,7 @@ class NearestDistributions(BaseEstimator):
         return self
 
     def _check_y(self, y: Any, D: Distributions) -> np.ndarray:
-        """Validate and store the labels; return them for a learner."""
+        """Validate and store the labels of the training distributions; return them for a learner."""
         raise NotImplementedError
 
     def kneighbors(
@@ -142,20 +128,8 @@ class NearestDistributions(BaseEstimator):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return distances and positions of the nearest training distributions, by `n_points` points of each.
 
-        Parameters
-        ----------
-        X : Distributions, array of shape (n_points, n_features) or None, default=None
-            Distributions whose neighbours are searched. The rows of an array are distributions of one point each. None
-            searches the neighbours of each training distribution among all other ones.
-        n_neighbors : int or None, default=None
-            Number of neighbours. None means the `n_neighbors` of the estimator.
-
-        Returns
-        -------
-        distances : array of shape (n_distributions, n_neighbors)
-            Distances to the neighbours, the nearest first.
-        indices : array of shape (n_distributions, n_neighbors)
-            Positions of the neighbours among the training distributions.
+        Both arrays have a row per distribution of `X` and a column per neighbour, the nearest first. None as `X`
+        searches the neighbours of each training distribution among all other ones.
         """
         check_is_fitted(self, "metric_")
         count = self.n_neighbors if n_neighbors is None else n_neighbors
@@ -177,16 +151,13 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data, and its
         parameters can be searched together with those of the classifier (``metric__strength``, …).
     weights : {"distance", "uniform"}, default="distance"
-        Weights of votes: one over the distance, or equal. With "distance", neighbours at distance 0 are the only ones
-        that vote.
+        Weights of votes: one over the distance (only neighbours at distance 0 vote, if there are any), or equal.
     class_weight : {None, "balanced"}, default=None
-        "balanced" divides the votes for a class by its number of training distributions, which increases balanced
-        accuracy if class sizes differ.
+        "balanced" divides the votes for a class by its number of training distributions.
     n_points : "equal", int or None, default="equal"
-        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`), the same
-        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points,
-        which alone would separate distributions of different sizes. "equal": `Distributions.common_size` of the
-        training distributions; None: all points, with this bias.
+        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`): empirical
+        Wasserstein distances grow as distributions have fewer points, which alone would separate distributions of
+        different sizes. "equal": `Distributions.common_size` of the training distributions; None: all points.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
 
@@ -196,10 +167,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         Classes in sorted order.
     metric_ : GroundMetric or str
         Metric between points: the learned one if `metric` is a learner.
-    n_points_ : int or None
-        Number of points of each distribution that are compared; None: all.
-    n_features_in_ : int
-        Number of features of the points.
+    n_points_, n_features_in_ : int
+        Number of points of each distribution that are compared (None: all), and of features.
 
     Examples
     --------
@@ -231,59 +200,20 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         return labels
 
     def predict_proba(self, X: DistributionsLike) -> np.ndarray:
-        """Return the share of the neighbours' votes for each class.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to classify. The rows of an array are distributions of one point each.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_classes)
-            Shares in the order of `classes_`; each row sums to 1.
-        """
+        """Return the share of the neighbours' votes for each class, (n_distributions, n_classes)."""
         distances, indices = self.kneighbors(X)
         among = None if self.class_weight is None else self._codes
         return class_shares(distances, self._codes[indices], self.classes_.size, self.weights, among=among)
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
-        """Return the class with the most votes for each distribution; ties go to the first in `classes_`.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to classify. The rows of an array are distributions of one point each.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Predicted classes.
-        """
+        """Return the class with the most votes for each distribution; ties go to the first in `classes_`."""
         votes = self.predict_proba(X)
         return self.classes_[np.argmax(votes, axis=1)]
 
     def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy of the predicted classes.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to classify. The rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,)
-            True classes; matched by name if they carry names.
-        sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name if they carry names.
-
-        Returns
-        -------
-        float
-            Share of the distributions whose class is predicted correctly.
-        """
-        D = as_distributions(X)
-        return super().score(
-            D, label_array(y, D.name_index), align_by_name(sample_weight, D.name_index, "sample_weight")
-        )
+        """Return the share of the distributions whose class is predicted correctly, weighted by `sample_weight`."""
+        index = (D := as_distributions(X)).name_index
+        return super().score(D, label_array(y, index), align_by_name(sample_weight, index, "sample_weight"))
 
 
 class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
@@ -293,31 +223,13 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
 
     Parameters
     ----------
-    n_neighbors : int, default=5
-        Number of nearest training distributions that are averaged; at most the number of training distributions.
-    metric : GroundMetric, str or estimator, default="euclidean"
-        Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
-        after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data; to learn
-        from numbers, GroundMetricLearner needs ``target="ordered"``.
-    weights : {"distance", "uniform"}, default="distance"
-        Weights of neighbours: one over the distance, or equal. With "distance", neighbours at distance 0 are the only
-        ones that are averaged.
-    n_points : "equal", int or None, default="equal"
-        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`), the same
-        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points,
-        which alone would separate distributions of different sizes. "equal": `Distributions.common_size` of the
-        training distributions; None: all points, with this bias.
-    n_jobs : int or None, default=None
-        Number of threads of the neighbour search; None means one, -1 one per core.
+    n_neighbors, metric, weights, n_points, n_jobs : as in `TransportKNeighborsClassifier`
+        To learn a metric from numbers, GroundMetricLearner needs ``target="ordered"``.
 
     Attributes
     ----------
-    metric_ : GroundMetric or str
-        Metric between points: the learned one if `metric` is a learner.
-    n_points_ : int or None
-        Number of points of each distribution that are compared; None: all.
-    n_features_in_ : int
-        Number of features of the points.
+    metric_, n_points_, n_features_in_ : as in `TransportKNeighborsClassifier`
+        Metric between points, and the numbers of points and features that are compared.
 
     Examples
     --------
@@ -338,39 +250,11 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         return values
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
-        """Return the weighted mean of the values of each distribution's neighbours.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to predict for. The rows of an array are distributions of one point each.
-
-        Returns
-        -------
-        array of shape (n_distributions,) or (n_distributions, n_outputs)
-            Predicted values.
-        """
+        """Return the weighted mean of the values of each distribution's neighbours, in the shape of `y` in `fit`."""
         distances, indices = self.kneighbors(X)
         return mean_values(distances, self._values[indices], self.weights)
 
     def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the coefficient of determination, R², of the predicted values.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to predict for. The rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,) or (n_distributions, n_outputs)
-            True values; matched by name if they carry names.
-        sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name if they carry names.
-
-        Returns
-        -------
-        float
-            R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
-        """
-        D = as_distributions(X)
-        return super().score(
-            D, align_by_name(y, D.name_index, "y"), align_by_name(sample_weight, D.name_index, "sample_weight")
-        )
+        """Return R² of the predicted values, with weights `sample_weight`: 0 if as good as the mean of `y`."""
+        index = (D := as_distributions(X)).name_index
+        return super().score(D, align_by_name(y, index, "y"), align_by_name(sample_weight, index, "sample_weight"))

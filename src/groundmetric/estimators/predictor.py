@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._internal.files import Damaged
+from .._internal.files import Damaged, read_arrays, write_arrays
 from .._internal.types import DistributionsLike, LabelsLike, ModalitiesLike, RandomState
 from .._internal.validation import (
     ParameterError,
@@ -24,33 +24,43 @@ from .._internal.validation import (
     real_array,
     refuse_points_of_learner,
 )
-from ..distances import GroundMetricMethod, pairwise_distances
+from ..distances import GroundMetricMethod
 from ..distributions import Distributions, SmallSampleWarning
-from ..ensemble import Classes, Predicted, Predictor, Survival
-from ..ensemble import fit as files
-from ..ensemble.fit import Calibration, PredictionIntervals, PredictionSets
+from ..ensemble import Classes, Numbers, Predicted, Predictor, Survival
+from ..ensemble.fit import FAR, Calibration, PredictionIntervals, PredictionSets
 from ..ensemble.geometry import ArrayReader
 from ..learning.survival import SurvivalTimes, check_comparable, concordance, kaplan_meier, read_survival
 from ..metrics.base import GroundMetric
 from ..modalities import Modalities
-from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
+from .ensemble import GroundMetricEnsemble, ordered_values
+from .learner import checked_distributions
 
+FORMAT, VERSION = "groundmetric.Predictor", 5
+_TITLE = "saved TransportClassifier, TransportRegressor or TransportSurvival"
 # Name of the views that combine the features of all modalities, if these are measured on the same cells.
 JOINT = "joint"
-# Distributions and points of each from which the unit of distances in a modality is estimated.
-_MAX_DISTRIBUTIONS, _MAX_POINTS = 30, 100
 # Width of the kernel between risks, in standard deviations times n^(-1/5): Silverman's rule.
 _WIDTH = 1.06
+
+InputLike: TypeAlias = "DistributionsLike | ModalitiesLike"
+# Validated distributions by modality, in the order of the input; a single modality has the name "".
+Parts = dict[str, Distributions]
 
 
 class UnfamiliarWarning(UserWarning):
     """A new distribution is farther from all training distributions than any training distribution."""
 
 
+def _first(parts: Parts) -> Distributions:
+    """Return the first modality: all have the same distributions in the same order."""
+    return next(iter(parts.values()))
+
+
 class BasePredictor(BaseEstimator):
     """Kernel models of all views of an ensemble, averaged by their stacking weights.
 
-    Subclasses set `target`, the kind of the labels as in `GroundMetricEnsemble`, and define the input by `_checked`.
+    Subclasses set `target`, the kind of the labels as in `GroundMetricEnsemble`; `_checked` validates the input,
+    `_keep` sets the attributes of the fitted estimator.
     """
 
     takes_groups = True
@@ -61,69 +71,25 @@ class BasePredictor(BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self,
-        X: DistributionsLike | ModalitiesLike,
-        y: LabelsLike,
-        *,
-        groups: LabelsLike | None = None,
-        strata: LabelsLike | None = None,
+        self, X: InputLike, y: LabelsLike, *, groups: LabelsLike | None = None, strata: LabelsLike | None = None
     ) -> Self:
         """Fit the ensemble, and the kernel models of its views.
 
         Parameters
         ----------
         X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Training distributions. The rows of an array are distributions of one point each. Multimodal estimators
-            take Modalities or a dict, the others Distributions or an array.
+            Distributions; the rows of an array are distributions of one point each. Multimodal estimators take
+            Modalities or a dict.
         y : array-like of shape (n_distributions,)
-            Classes or numbers; matched by name if they carry names (a Series, a dict). Survival times are a structured
-            array or table with the fields (columns) "event" (True if observed) and "time", as made by
-            scikit-survival's `Surv`.
+            Classes or numbers. Survival times are a structured array or table with the fields (columns) "event" (True
+            if observed) and "time", as made by scikit-survival's `Surv`. Labels, groups, strata and weights are matched
+            by name if they carry names (a Series, a dict, the index of a table).
         groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), never divided by a cross-validation fold;
-            matched by name if they carry names.
+            Outer group of each distribution (the patient of a sample), never divided by a cross-validation fold.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch, site) of each distribution, within which labels are compared; matched by name if they carry
-            names. Predictions do not use strata.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
+            Stratum (batch, site) of each distribution, within which labels are compared. Predictions do not use strata.
         """
         refuse_points_of_learner(X, y, f"leave it out, because {type(self).__name__} learns its metrics")
-        ensemble = self.make_ensemble()
-        checked = self._checked(X, reset=True)
-        self.ensemble_ = ensemble.fit(checked, y, groups=groups, strata=strata)
-        self.predictor_ = Predictor.of(ensemble.fitted_)
-        self.calibration_ = self._calibrate(checked, groups, strata)
-        self._keep(checked, y)
-        return self
-
-    def _calibrate(self, checked: Any, groups: Any, strata: Any) -> Calibration | None:
-        """Return nonconformity scores of the held-out predictions; None for survival times."""
-        target, held_out, index = self.ensemble_.fitted_.target, self.ensemble_.held_out_, _names(checked)
-        if isinstance(target, Survival):
-            return None
-        names = next(iter(_by_modality(checked).values())).names
-        # The fitted ensemble is in the order of the names, held-out predictions in that of the input.
-        rows = np.argsort(sorted(range(len(names)), key=lambda d: str(names[d])))
-        if isinstance(target, Classes):
-            codes = target.codes[rows]
-            scores = 1.0 - held_out[np.arange(codes.size), codes]
-        else:
-            codes = np.zeros(len(rows), dtype=np.intp)
-            scores = np.abs(target.decode(target.values[rows]) - held_out)
-        return Calibration.of(scores, codes, group_list(groups, index), group_list(strata, index, "strata"))
-
-    def make_ensemble(self) -> GroundMetricEnsemble:
-        """Return an unfitted copy of the ensemble, with the target and the seed of this estimator.
-
-        Returns
-        -------
-        GroundMetricEnsemble
-            The ensemble that `fit` fits.
-        """
         if not isinstance(self.ensemble, GroundMetricEnsemble | None):
             raise TypeError(
                 f"ensemble is {self.ensemble!r}: expected a GroundMetricEnsemble, or None for a default one"
@@ -134,68 +100,62 @@ class BasePredictor(BaseEstimator):
             raise ParameterError("target", ensemble.target, f", but {name} predicts {self.target!r}: leave it out")
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
-        return ensemble.set_params(target=self.target)
+        parts = self._checked(X, reset=True)
+        ensemble.set_params(target=self.target)
+        self.ensemble_ = ensemble.fit(parts.get("", parts), y, groups=groups, strata=strata)
+        self.predictor_ = Predictor.of(self.ensemble_.fitted_)
+        self.calibration_ = self._calibrate(_first(parts), groups, strata)
+        self._keep(parts, y)
+        return self
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Return the validated input of `GroundMetricEnsemble.fit`: Distributions, or a dict of them by modality."""
+    def _calibrate(self, D: Distributions, groups: Any, strata: Any) -> Calibration | None:
+        """Return nonconformity scores of predictions that used no label of their fold; None for survival times."""
+        target, held_out = self.ensemble_.fitted_.target, self.ensemble_.held_out_
+        if isinstance(target, Survival):
+            return None
+        # The fitted ensemble is in the order of the names, held-out predictions in that of the input.
+        rows = np.argsort(sorted(range(len(D)), key=lambda d: str(D.names[d])))
+        if isinstance(target, Classes):
+            codes = target.codes[rows]
+            scores = 1.0 - held_out[np.arange(codes.size), codes]
+        else:
+            codes = np.zeros(len(rows), dtype=np.intp)
+            scores = np.abs(target.decode(target.values[rows]) - held_out)
+        return Calibration.of(scores, codes, group_list(groups, D.name_index), group_list(strata, D.name_index))
+
+    def _checked(self, X: Any, *, reset: bool = False) -> Parts:
         raise NotImplementedError
 
-    def _keep(self, checked: Any, y: Any) -> None:
-        """Set the attributes of the fitted estimator."""
+    def _keep(self, parts: Parts, y: Any) -> None:
         raise NotImplementedError
 
-    def _values(self, predicted: Predicted) -> Predicted:
-        """Return predictions as the estimator reports them."""
-        return predicted
+    def typicality(self, X: InputLike) -> np.ndarray:
+        """Return the share of distributions (training and new one) whose nearest neighbour is at least as far away.
 
-    def typicality(self, X: DistributionsLike | ModalitiesLike) -> np.ndarray:
-        """Return how typical the distance from the nearest training distribution is.
-
-        Distances are Euclidean transport distances between standardised features, which use no label.
-
-        Parameters
-        ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            New distributions, as in `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Share of the distributions (training and new one) whose nearest neighbour is at least as far away. The
-            smallest value, 1 / (n_training + 1), means that the new distribution is farther away than any training
-            distribution.
+        Distances are Euclidean transport distances between standardised features, which use no label. The smallest
+        share, 1 / (n_training + 1), means that the new distribution is farther away than any training distribution.
         """
-        checked = self._checked(X, reset=False)
-        return self.predictor_.typicality(_by_modality(checked))
+        return self.predict_all(X).typicality
 
-    def predict_all(self, X: DistributionsLike | ModalitiesLike) -> Predicted:
-        """Return predictions with typicality and flags instead of warnings.
+    def predict_all(self, X: InputLike) -> Predicted:
+        """Return predictions (`values`: probabilities of the classes, numbers or risks) without warnings.
 
-        Parameters
-        ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            New distributions, as in `fit`.
-
-        Returns
-        -------
-        Predicted
-            Probabilities of the classes, numbers or risks; typicality; flags of unusual and of small distributions.
+        The result also has the `typicality` of each distribution, and masks of distributions that are unlike all
+        training distributions (`far`) or have fewer points than these (`small`).
         """
-        return self._predicted(self._checked(X, reset=False))[1]
+        return self._predicted(self._checked(X))
 
-    def _predicted(self, checked: Any) -> tuple[list[Any], Predicted]:
-        """Return the names of validated distributions, and their predictions."""
-        parts = _by_modality(checked)
-        return list(next(iter(parts.values())).names), self._values(self.predictor_.predict(parts))
+    def _predicted(self, parts: Parts) -> Predicted:
+        return self.predictor_.predict(parts)
 
-    def _predict(self, checked: Any) -> np.ndarray:
-        """Return predictions for validated input, with warnings at the line that called the calling method."""
-        names, predicted = self._predicted(checked)
+    def _predict(self, parts: Parts) -> np.ndarray:
+        """Return predictions, with warnings at the line that called the calling method."""
+        names, predicted = _first(parts).names, self._predicted(parts)
         if predicted.far.any():
             name = names[int(np.argmax(predicted.far))]
             warnings.warn(
                 f"{int(predicted.far.sum())} of {len(names)} distributions (e.g. {name!r}) are farther from all "
-                f"training distributions than {files.FAR:g} times the farthest training distribution: predictions for "
+                f"training distributions than {FAR:g} times the farthest training distribution: predictions for "
                 "them are extrapolations; check their scale and quality, or train on similar distributions",
                 UnfamiliarWarning,
                 stacklevel=3,
@@ -208,59 +168,28 @@ class BasePredictor(BaseEstimator):
         return predicted.values
 
 
-def _by_modality(checked: Distributions | dict[str, Distributions]) -> dict[str, Distributions]:
-    return {"": checked} if isinstance(checked, Distributions) else checked
-
-
-def _names(checked: Any) -> Any:
-    """Return the names by which labels are matched."""
-    return next(iter(_by_modality(checked).values())).name_index
-
-
 class _Classification(ClassifierMixin):
     """Methods of classifiers."""
 
     classes_: np.ndarray
 
-    def predict_proba(self, X: DistributionsLike | ModalitiesLike, prior: LabelsLike | None = None) -> np.ndarray:
-        """Return the probability of each class.
+    def predict_proba(self, X: InputLike, prior: LabelsLike | None = None) -> np.ndarray:
+        """Return the probability of each class, shape (n_distributions, n_classes), in the order of `classes_`.
 
         Parameters
         ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Distributions to classify, as in `fit`.
         prior : array-like of shape (n_classes,), dict or None, default=None
             Frequency of each class among the distributions to classify, in the order of `classes_` or by class. None:
             all classes are equally frequent.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_classes)
-            Probabilities in the order of `classes_`; each row sums to 1.
         """
-        return self._adjusted(self._predict(self._checked(X, reset=False)), prior)
+        return self._adjusted(self._predict(self._checked(X)), prior)
 
-    def predict(self, X: DistributionsLike | ModalitiesLike, prior: LabelsLike | None = None) -> np.ndarray:
-        """Return the most probable class of each distribution.
-
-        Parameters
-        ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Distributions to classify, as in `fit`.
-        prior : array-like of shape (n_classes,), dict or None, default=None
-            Frequency of each class, as in `predict_proba`.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Predicted classes.
-        """
-        probabilities = self._adjusted(self._predict(self._checked(X, reset=False)), prior)
+    def predict(self, X: InputLike, prior: LabelsLike | None = None) -> np.ndarray:
+        """Return the most probable class of each distribution, with `prior` as in `predict_proba`."""
+        probabilities = self._adjusted(self._predict(self._checked(X)), prior)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
-    def predict_set(
-        self, X: DistributionsLike | ModalitiesLike, coverage: float = 0.9, *, strata: LabelsLike | None = None
-    ) -> PredictionSets:
+    def predict_set(self, X: InputLike, coverage: float = 0.9, *, strata: LabelsLike | None = None) -> PredictionSets:
         """Return sets of classes that contain the true class with a stated probability, by conformal prediction.
 
         A set with one class is a prediction at this level; a set with several classes means that the data do not
@@ -270,49 +199,25 @@ class _Classification(ClassifierMixin):
 
         Parameters
         ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Distributions to classify, as in `fit`.
         coverage : float, default=0.9
             Probability that a set contains the true class, between 0 and 1.
         strata : array-like of shape (n_distributions,) or None, default=None
             Stratum (batch) of each new distribution, if the classifier was fitted with strata: sets are then calibrated
             by training patients of the same stratum, where these are enough.
-
-        Returns
-        -------
-        PredictionSets
-            Sets, conformal p-values, and reasons where a set has all classes.
         """
-        checked = self._checked(X, reset=False)
-        names, predicted = self._predicted(checked)
-        new_strata = group_list(strata, _names(checked), "strata")
+        parts = self._checked(X)
+        D, predicted = _first(parts), self._predicted(parts)
+        new_strata = group_list(strata, D.name_index, "strata")
         return self.calibration_.sets(
-            predicted.values, predicted.far, names, self.classes_, float(coverage), new_strata
+            predicted.values, predicted.far, D.names, self.classes_, float(coverage), new_strata
         )
 
-    def score(
-        self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Return the accuracy of the predicted classes.
-
-        Parameters
-        ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Distributions to classify, as in `fit`.
-        y : array-like of shape (n_distributions,)
-            True classes; matched by name if they carry names.
-        sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name if they carry names.
-
-        Returns
-        -------
-        float
-            Share of the distributions whose class is predicted correctly.
-        """
-        checked = self._checked(X, reset=False)
-        labels = label_array(y, _names(checked))
-        weights = align_by_name(sample_weight, _names(checked), "sample_weight")
-        predicted = self.classes_[np.argmax(self._predict(checked), axis=1)]
+    def score(self, X: InputLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of the distributions whose class is predicted correctly, weighted by `sample_weight`."""
+        parts = self._checked(X)
+        index = _first(parts).name_index
+        labels, weights = label_array(y, index), align_by_name(sample_weight, index, "sample_weight")
+        predicted = self.classes_[np.argmax(self._predict(parts), axis=1)]
         return float(accuracy_score(labels, predicted, sample_weight=weights))
 
     def _adjusted(self, probabilities: np.ndarray, prior: Any) -> np.ndarray:
@@ -337,22 +242,11 @@ class _Regression(RegressorMixin):
 
     target = "ordered"
 
-    def predict(self, X: DistributionsLike | ModalitiesLike) -> np.ndarray:
-        """Return the number of each distribution.
+    def predict(self, X: InputLike) -> np.ndarray:
+        """Return the predicted number of each distribution."""
+        return self._predict(self._checked(X))
 
-        Parameters
-        ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Distributions to predict for, as in `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Predicted numbers.
-        """
-        return self._predict(self._checked(X, reset=False))
-
-    def predict_interval(self, X: DistributionsLike | ModalitiesLike, coverage: float = 0.9) -> PredictionIntervals:
+    def predict_interval(self, X: InputLike, coverage: float = 0.9) -> PredictionIntervals:
         """Return intervals that contain the true number with a stated probability, by conformal prediction.
 
         The half-width is a quantile of the absolute errors of held-out predictions, so all intervals have the same
@@ -361,42 +255,19 @@ class _Regression(RegressorMixin):
 
         Parameters
         ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Distributions to predict for, as in `fit`.
         coverage : float, default=0.9
             Probability that an interval contains the true number, between 0 and 1.
-
-        Returns
-        -------
-        PredictionIntervals
-            Predicted numbers, ends of the intervals, and reasons where these are infinite.
         """
-        names, predicted = self._predicted(self._checked(X, reset=False))
-        return self.calibration_.intervals(predicted.values, predicted.far, names, float(coverage))
+        parts = self._checked(X)
+        predicted = self._predicted(parts)
+        return self.calibration_.intervals(predicted.values, predicted.far, _first(parts).names, float(coverage))
 
-    def score(
-        self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Return the coefficient of determination, R², of the predicted numbers.
-
-        Parameters
-        ----------
-        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
-            Distributions to predict for, as in `fit`.
-        y : array-like of shape (n_distributions,)
-            True numbers; matched by name if they carry names.
-        sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name if they carry names.
-
-        Returns
-        -------
-        float
-            R²: 1 for perfect predictions, 0 for predictions as good as the mean of `y`.
-        """
-        checked = self._checked(X, reset=False)
-        values = ordered_values(y, next(iter(_by_modality(checked).values())))
-        weights = align_by_name(sample_weight, _names(checked), "sample_weight")
-        return float(r2_score(values, self._predict(checked), sample_weight=weights))
+    def score(self, X: InputLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return R² of the predicted numbers, with weights `sample_weight`: 0 if as good as the mean of `y`."""
+        parts = self._checked(X)
+        D = _first(parts)
+        values, weights = ordered_values(y, D), align_by_name(sample_weight, D.name_index, "sample_weight")
+        return float(r2_score(values, self._predict(parts), sample_weight=weights))
 
 
 class EnsemblePredictor(GroundMetricMethod, BasePredictor):
@@ -407,46 +278,30 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
         tags.input_tags.sparse = True
         return tags
 
-    def _checked(self, X: Any, *, reset: bool) -> Distributions:
+    def _checked(self, X: Any, *, reset: bool = False) -> Parts:
         if not reset:
             check_is_fitted(self, "predictor_")
         D = checked_distributions(self, X, reset=reset)
         if not reset:
             self.metric_.check_fit(D)
-        return D
+        return {"": D}
 
-    def _keep(self, checked: Any, y: Any) -> None:
+    def _keep(self, parts: Parts, y: Any) -> None:
         self.metric_ = self.ensemble_.metric_
         if self.target == "classes":
             self.classes_ = self.ensemble_.classes_
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save everything that predictions need to one file, by an atomic write and without pickle.
+        """Save everything that predictions need to the file `path`, by an atomic write and without pickle.
 
         The file holds the models, the members, and the drawn training points with the features that members use. An
         existing predictor at this path is replaced; files of other kinds are never replaced.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write.
         """
-        files.write_file(path, *self.pack())
+        write_arrays(path, FORMAT, VERSION, *self.pack(), compress=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a predictor that `save` wrote.
-
-        Parameters
-        ----------
-        path : path-like
-            File to read.
-
-        Returns
-        -------
-        estimator
-            Estimator with the same predictions. The file does not contain the fitted `ensemble_`.
-        """
+        """Return the predictor that `save` wrote to the file `path`, without the fitted `ensemble_`."""
         loaded = load_predictor(path)
         if not isinstance(loaded, cls):
             name = type(loaded).__name__
@@ -454,15 +309,7 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
         return loaded
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the content of the file that `save` writes; `unpack_predictor` reads it.
-
-        Returns
-        -------
-        description : dict
-            Everything except arrays, as JSON values.
-        arrays : dict of str to array
-            Numbers, and text.
-        """
+        """Return the content of the file that `save` writes: JSON values, and arrays by name."""
         check_is_fitted(self, "metric_")
         description, arrays = self.predictor_.pack()
         arrays["metric"] = self.metric_.components
@@ -489,8 +336,6 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Load and validate these arrays."""
-        if isinstance(self.predictor_.target, Classes):
-            raise Damaged(f"a {type(self).__name__} has classes")
 
 
 class TransportClassifier(_Classification, EnsemblePredictor):
@@ -510,8 +355,7 @@ class TransportClassifier(_Classification, EnsemblePredictor):
     Attributes
     ----------
     ensemble_ : GroundMetricEnsemble
-        The fitted ensemble, with held-out probabilities of the training distributions in `held_out_`; absent after
-        `load`.
+        The fitted ensemble, with held-out probabilities of the training distributions; absent after `load`.
     metric_ : GroundMetric
         Its metric.
     classes_ : array of shape (n_classes,)
@@ -530,17 +374,16 @@ class TransportClassifier(_Classification, EnsemblePredictor):
 
     def _pack_more(self) -> dict[str, np.ndarray]:
         classes = self.classes_
-        if classes.dtype == object and all(isinstance(label, str) for label in classes):
-            return {"classes": classes.astype(str)}
-        if classes.dtype.kind not in "biufSU":
+        text = classes.dtype == object and all(isinstance(label, str) for label in classes)
+        if not text and classes.dtype.kind not in "biufSU":
             raise TypeError(
                 f"classes are like {classes[0]!r}: only text and numbers can be saved, make all labels text"
             )
-        return {"classes": classes}
+        return {"classes": classes.astype(str) if text else classes}
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        classes, target = arrays["classes"], self.predictor_.target
-        if not isinstance(target, Classes) or classes.shape != (target.n_classes,):
+        classes = arrays["classes"]
+        if classes.shape != self.predictor_.target.empty().shape:  # predictions for one distribution
             raise Damaged(f"there are classes of shape {classes.shape}, which do not fit the models")
         self.classes_ = classes.astype(str).astype(object) if description["text"] else classes
 
@@ -553,19 +396,13 @@ class TransportRegressor(_Regression, EnsemblePredictor):
 
     Parameters
     ----------
-    ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble; a copy is fitted with ``target="ordered"``. None: one with default parameters.
-    random_state : int, RandomState or None, default=None
-        Seed of the ensemble; None keeps that of `ensemble`.
+    ensemble, random_state : as in `TransportClassifier`
+        The copy of the ensemble has ``target="ordered"``.
 
     Attributes
     ----------
-    ensemble_ : GroundMetricEnsemble
-        The fitted ensemble, with held-out numbers of the training distributions in `held_out_`; absent after `load`.
-    metric_ : GroundMetric
-        Its metric.
-    n_features_in_ : int
-        Number of features of the points.
+    ensemble_, metric_, n_features_in_ : as in `TransportClassifier`
+        Held-out predictions, `ensemble_.held_out_`, are numbers.
 
     Examples
     --------
@@ -589,17 +426,13 @@ class TransportSurvival(EnsemblePredictor):
 
     Parameters
     ----------
-    ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble; a copy is fitted with ``target="survival"``. None: one with default parameters.
-    random_state : int, RandomState or None, default=None
-        Seed of the ensemble; None keeps that of `ensemble`.
+    ensemble, random_state : as in `TransportClassifier`
+        The copy of the ensemble has ``target="survival"``.
 
     Attributes
     ----------
-    ensemble_ : GroundMetricEnsemble
-        The fitted ensemble; absent after `load`.
-    metric_ : GroundMetric
-        Its metric.
+    ensemble_, metric_, n_features_in_ : as in `TransportClassifier`
+        Held-out predictions, `ensemble_.held_out_`, are expected percentiles of survival.
     times_ : SurvivalTimes
         Times and events of the training distributions.
     held_out_risk_ : array of shape (n_distributions,)
@@ -607,8 +440,6 @@ class TransportSurvival(EnsemblePredictor):
     concordance_ : float
         Harrell's C of `held_out_risk_` between patients of the same fold, an estimate for new patients. NaN if no
         two patients of a fold are comparable.
-    n_features_in_ : int
-        Number of features of the points.
 
     Examples
     --------
@@ -621,46 +452,32 @@ class TransportSurvival(EnsemblePredictor):
 
     target = "survival"
 
-    def _keep(self, checked: Any, y: Any) -> None:
-        super()._keep(checked, y)
-        self.times_ = read_survival(y, checked.name_index)
+    def _keep(self, parts: Parts, y: Any) -> None:
+        super()._keep(parts, y)
+        self.times_ = read_survival(y, _first(parts).name_index)
         self.held_out_risk_ = 1.0 - self.ensemble_.held_out_
         self.concordance_ = concordance(self.times_, self.held_out_risk_, self.ensemble_.folds_)
 
-    def _values(self, predicted: Predicted) -> Predicted:
+    def _predicted(self, parts: Parts) -> Predicted:
+        predicted = super()._predicted(parts)
         return replace(predicted, values=1.0 - predicted.values)  # risk is the share of patients who live longer
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
         """Return the risk of each distribution: the expected share of patients who outlive it.
 
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to predict for. The rows of an array are distributions of one point each.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Risks; a higher risk means an earlier event. As predicted numbers, they may be below 0 or above 1.
+        A higher risk means an earlier event. As predicted numbers, risks may be below 0 or above 1.
         """
-        return self._predict(self._checked(X, reset=False))
+        return self._predict(self._checked(X))
 
     def predict_survival(self, X: DistributionsLike, times: ArrayLike) -> np.ndarray:
-        """Return the probability of being event-free at given times.
+        """Return the probability of being event-free at given times, shape (n_distributions, n_times).
 
         Parameters
         ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to predict for. The rows of an array are distributions of one point each.
         times : array-like of shape (n_times,)
             Times, in the unit of the training times. Probabilities after the last training time are NaN.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_times)
-            Probabilities, falling along each row.
         """
-        risk = self._predict(self._checked(X, reset=False))
+        risk = self._predict(self._checked(X))
         time_points = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
         if time_points.ndim != 1 or not np.all(time_points >= 0):
             raise ValueError(f"times are {times!r}: expected a list of numbers of at least 0")
@@ -676,31 +493,17 @@ class TransportSurvival(EnsemblePredictor):
         return probabilities
 
     def score(self, X: DistributionsLike, y: LabelsLike) -> float:
-        """Return the concordance index (Harrell's C) of the predicted risks.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to predict for. The rows of an array are distributions of one point each.
-        y : structured array or table of shape (n_distributions,)
-            Fields (columns) "event" and "time"; rows of a table are matched by its index.
-
-        Returns
-        -------
-        float
-            Share of the comparable pairs whose risks have the correct order: 1 if all have, 0.5 by chance.
-        """
-        D = self._checked(X, reset=False)
-        times = read_survival(y, D.name_index)
+        """Return Harrell's C of the predicted risks: the share of comparable pairs in the correct order."""
+        parts = self._checked(X)
+        times = read_survival(y, _first(parts).name_index)
         check_comparable(times)
-        return concordance(times, self._predict(D))
+        return concordance(times, self._predict(parts))
 
     def _pack_more(self) -> dict[str, np.ndarray]:
         arrays = {"time": self.times_.time, "event": self.times_.event, "held_out_risk": self.held_out_risk_}
         return {**arrays, "concordance": np.array(self.concordance_)}
 
     def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        super()._unpack_more(description, arrays)
         time, event, risk = (arrays[name] for name in ("time", "event", "held_out_risk"))
         shape, kinds = (len(self.predictor_.names),), (time.dtype.kind, event.dtype.kind, risk.dtype.kind)
         if {time.shape, event.shape, risk.shape} != {shape} or kinds != ("f", "b", "f"):
@@ -724,7 +527,7 @@ class _Multimodal(BasePredictor):
         super().__init__(ensemble, random_state=random_state)
         self.joint = joint
 
-    def _checked(self, X: Any, *, reset: bool) -> dict[str, Distributions]:
+    def _checked(self, X: Any, *, reset: bool = False) -> Parts:
         """Return the modalities, and with `joined_` also one with the features of all."""
         if not reset:
             check_is_fitted(self, "predictor_")
@@ -747,51 +550,15 @@ class _Multimodal(BasePredictor):
         parts = {**X.parts, JOINT: X.joint()} if self.joined_ else X.parts
         return {name: D.with_mass() for name, D in parts.items()}
 
-    def _keep(self, checked: Any, y: Any) -> None:
+    def _keep(self, parts: Parts, y: Any) -> None:
         ensemble = self.ensemble_
         for name in ("held_out_", "score_", "chance_", "distances_", "folds_", "classes_"):
             setattr(self, name, getattr(ensemble, name))
-        self.metrics_ = {name: ensemble.metrics_[name] for name in checked}
-        self.view_weights_, self.weights_ = ensemble.weights_, dict.fromkeys(checked, 0.0)
+        self.metrics_ = {name: ensemble.metrics_[name] for name in parts}
+        self.view_weights_, self.weights_ = ensemble.weights_, dict.fromkeys(parts, 0.0)
         for (name, _), weight in zip(ensemble.fitted_.views, ensemble.fitted_.stack.weights, strict=True):
             self.weights_[name] += float(weight)
-        self.n_features_in_ = sum(checked[name].shape[1] for name in self.modalities_)
-        self.units_ = {name: _mean_distance(D, self.metrics_[name]) for name, D in checked.items()}
-
-    def distances(self, A: ModalitiesLike, B: ModalitiesLike | None = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Return distances between distributions, averaged over modalities by their weights.
-
-        Distances of a modality are exact Wasserstein distances under its metric, in units of their mean between
-        training distributions.
-
-        Parameters
-        ----------
-        A : Modalities or dict of str to Distributions
-            First cohort.
-        B : Modalities, dict of str to Distributions or None, default=None
-            Second cohort. None compares the distributions of `A` with each other.
-        n_jobs : int or None, default=None
-            Number of threads; None means one, -1 one per core.
-
-        Returns
-        -------
-        array of shape (len(A), len(B))
-            Distances.
-        """
-        first = self._checked(A, reset=False)
-        second = None if B is None else self._checked(B, reset=False)
-        distances = [
-            pairwise_distances(first[name], second and second[name], metric, n_jobs=n_jobs) / self.units_[name]
-            for name, metric in self.metrics_.items()
-        ]
-        return np.sum([self.weights_[name] * d for name, d in zip(self.metrics_, distances, strict=True)], axis=0)
-
-
-def _mean_distance(D: Distributions, metric: GroundMetric) -> float:
-    """Return the mean distance between a subset of the distributions, the unit of distances in a modality."""
-    rows = np.unique(np.linspace(0, len(D) - 1, _MAX_DISTRIBUTIONS).astype(int))
-    distances = pairwise_distances(D[rows].subsample(_MAX_POINTS, random_state=0), metric=metric)
-    return float(distances.sum()) / max(len(rows) * (len(rows) - 1), 1) or 1.0
+        self.n_features_in_ = sum(parts[name].shape[1] for name in self.modalities_)
 
 
 class MultimodalClassifier(_Classification, _Multimodal):
@@ -814,12 +581,10 @@ class MultimodalClassifier(_Classification, _Multimodal):
     ----------
     ensemble_ : GroundMetricEnsemble
         The fitted ensemble.
-    weights_ : dict of str to float
-        Sum of the stacking weights of each modality, and of "joint"; they sum to 1.
+    weights_, view_weights_ : dict of str to float
+        Sum of the stacking weights of each modality, and of "joint"; and the weight of each view.
     metrics_ : dict of str to GroundMetric
         The learned metrics.
-    view_weights_ : dict of str to float
-        Stacking weight of each view of each modality.
     modalities_ : list of str
         Names of the modalities.
     held_out_, score_, chance_, distances_, folds_, classes_ : as in `GroundMetricEnsemble`
@@ -846,13 +611,8 @@ class MultimodalRegressor(_Regression, _Multimodal):
 
     Parameters
     ----------
-    ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble; a copy is fitted to all modalities. None: one with default parameters.
-    joint : bool or None, default=None
-        Whether to add views with the features of all modalities. None: if all have the same cells. True: use the cells
-        that all modalities share.
-    random_state : int, RandomState or None, default=None
-        Seed of the ensemble; None keeps that of `ensemble`.
+    ensemble, joint, random_state : as in `MultimodalClassifier`
+        The copy of the ensemble has ``target="ordered"``.
 
     Attributes
     ----------
@@ -875,7 +635,7 @@ class MultimodalRegressor(_Regression, _Multimodal):
 
 def load_predictor(path: str | os.PathLike[str]) -> Any:
     """Load a file that `save` of any estimator wrote; invalid content raises a ValueError that names the file."""
-    return unpack_predictor(*files.read_file(path), os.fspath(path))
+    return unpack_predictor(*read_arrays(path, FORMAT, VERSION, title=_TITLE), os.fspath(path))
 
 
 def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> Any:
@@ -889,13 +649,14 @@ def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray],
         loaded.metric_, loaded.n_features_in_ = metric, metric.n_features
         if description["named"]:
             loaded.feature_names_in_ = np.array(metric.features, dtype=object)
-        loaded._unpack_more(description, arrays)
         target = loaded.predictor_.target
-        loaded.calibration_ = None
-        if not isinstance(target, Survival):
-            n_classes = target.n_classes if isinstance(target, Classes) else 1
-            loaded.calibration_ = Calibration.unpack(ArrayReader(arrays), n_classes)
+        if type(target) is not {"classes": Classes, "ordered": Numbers, "survival": Survival}[loaded.target]:
+            raise Damaged(f"a {description['estimator']} has a target of type {type(target).__name__}")
+        loaded._unpack_more(description, arrays)
+        n_classes = target.n_classes if isinstance(target, Classes) else 1
+        is_survival = isinstance(target, Survival)
+        loaded.calibration_ = None if is_survival else Calibration.unpack(ArrayReader(arrays), n_classes)
         return loaded
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError, MemoryError) as error:
         reason = error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-        raise files.unreadable(where, reason) from error
+        raise ValueError(f"{where!r} is damaged or not a {_TITLE}: {reason}") from error

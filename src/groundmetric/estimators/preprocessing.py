@@ -56,11 +56,6 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
             Distributions; the rows of an array are distributions of one point each.
         y : Any, default=None
             Not used.
-
-        Returns
-        -------
-        PointwiseTransformer
-            The estimator itself.
         """
         D = as_distributions(X)
         self.transformer_ = fit_map(self.transformer, D)
@@ -68,31 +63,16 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: DistributionsLike) -> Distributions:
-        """Transform the points of distributions.
-
-        Parameters
-        ----------
-        X : Distributions, array or sequence of arrays
-            Distributions; the rows of an array are distributions of one point each.
-
-        Returns
-        -------
-        Distributions
-            Distributions with the same names, masses and annotations.
-        """
+        """Return Distributions of the transformed points, with the same names, masses and annotations."""
         check_is_fitted(self, "transformer_")
         D = as_distributions(X)
         if D.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {D.shape[1]} features, but the transformer was fitted to {self.n_features_in_}")
-        points = image(self.transformer_, D.points)
-        return D.with_points(points, self._names_out(D.features, points.shape[1]))
-
-    def _names_out(self, features: list[str] | None, n_features: int) -> list[str] | None:
-        """Return the names of the transformed features, or None if the transformer or the features have no names."""
-        if features is None or not hasattr(self.transformer_, "get_feature_names_out"):
-            return None
-        names = [str(name) for name in self.transformer_.get_feature_names_out(np.array(features, dtype=object))]
-        return names if len(names) == n_features else None
+        points, names = image(self.transformer_, D.points), None
+        if D.features is not None and hasattr(self.transformer_, "get_feature_names_out"):
+            names = [str(name) for name in self.transformer_.get_feature_names_out(np.array(D.features, dtype=object))]
+            names = names if len(names) == points.shape[1] else None
+        return D.with_points(points, names)
 
     def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
         tags = super().__sklearn_tags__()
@@ -100,14 +80,17 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
-class Prepared(BaseEstimator):
-    """Base of methods on prepared features.
+class SelectedFeatures(BaseEstimator):
+    """Method on the features with the largest variance over the training points.
 
-    The preparation is part of the fit, and an evaluation repeats it in every split: prepared beforehand, it would use
-    the test distributions. Subclasses learn the preparation from the training set (`_prepare`) and apply it (`_show`).
+    The rule "variance" selects the features whose variance is above the average (the paper's rule); an int, this number
+    of features with the largest variance. The selection is part of the fit, and an evaluation repeats it in every
+    split: a selection from all distributions would use the test distributions.
     """
 
-    method: Any
+    def __init__(self, method: Any, rule: Any = "variance") -> None:
+        self.method = method
+        self.rule = rule
 
     @property
     def takes_groups(self) -> bool:
@@ -116,74 +99,6 @@ class Prepared(BaseEstimator):
     @property
     def uses_labels(self) -> bool:
         return getattr(self.method, "uses_labels", True)
-
-    def fit(self, D: Any, y: Any = None, *, groups: Any = None) -> Any:
-        """Learn the preparation, then fit the method on prepared features."""
-        D = as_distributions(D)
-        self._prepare(D)
-        more = {} if groups is None else {"groups": groups}
-        self.method_ = clone(self.method).fit(self._shown(D), y, **more)
-        if hasattr(self.method_, "classes_"):
-            self.classes_ = self.method_.classes_
-        self.n_features_in_ = D.shape[1]
-        return self
-
-    @available_if(lambda self: hasattr(self.method, "distances"))
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Return the method's distances between distributions."""
-        check_is_fitted(self, "method_")
-        return self.method_.distances(self._shown(A), None if B is None else self._shown(B), n_jobs=n_jobs)
-
-    @available_if(lambda self: hasattr(self.method, "point_distances"))
-    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """Return the method's distances between points."""
-        check_is_fitted(self, "method_")
-        return self.method_.point_distances(self._show(x), None if y is None else self._show(y))
-
-    @available_if(lambda self: hasattr(self.method, "predict_proba"))
-    def predict_proba(self, D: Any) -> np.ndarray:
-        """Return the method's probabilities."""
-        check_is_fitted(self, "method_")
-        return self.method_.predict_proba(self._shown(D))
-
-    @available_if(lambda self: hasattr(self.method, "predict"))
-    def predict(self, D: Any) -> np.ndarray:
-        """Return the method's predictions."""
-        check_is_fitted(self, "method_")
-        return self.method_.predict(self._shown(D))
-
-    def _shown(self, D: Any) -> Distributions:
-        D = as_distributions(D)
-        return D.with_points(self._show(D.points), self._names(D.features))
-
-    def _prepare(self, D: Distributions) -> None:
-        raise NotImplementedError
-
-    def _show(self, points: Any) -> Any:
-        raise NotImplementedError
-
-    def _names(self, features: list[str] | None) -> list[str] | None:
-        return None
-
-
-class SelectedFeatures(Prepared):
-    """Method on the features with the largest variance over the training points.
-
-    The rule "variance" selects the features whose variance is above the average (the paper's rule); an int, this number
-    of features with the largest variance.
-
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.synth_2d(random_state=0)
-    >>> SelectedFeatures(gm.baselines.Euclidean(), 1).fit(D, y).places_.tolist()  # the noise varies most
-    [1]
-    """
-
-    def __init__(self, method: Any, rule: Any = "variance") -> None:
-        self.method = method
-        self.rule = rule
-
-    def _prepare(self, D: Distributions) -> None:
-        self.places_ = self.choose(D)
 
     def choose(self, D: Distributions) -> np.ndarray:
         """Return the columns of the features that the rule selects in these distributions."""
@@ -194,15 +109,47 @@ class SelectedFeatures(Prepared):
         check_number("rule", self.rule, low=1, whole=True)
         return np.sort(np.argsort(-variance, kind="stable")[: int(self.rule)])
 
-    def _show(self, points: Any) -> Any:
-        # Fancy indexing would return a Fortran-ordered copy.
-        return points[:, self.places_] if sparse.issparse(points) else points.take(self.places_, axis=1)
+    def fit(self, D: Any, y: Any = None, *, groups: Any = None) -> Any:
+        """Select features of the training distributions, then fit the method on them."""
+        D = as_distributions(D)
+        self.places_ = self.choose(D)
+        more = {} if groups is None else {"groups": groups}
+        self.method_ = clone(self.method).fit(with_features(D, self.places_), y, **more)
+        if hasattr(self.method_, "classes_"):
+            self.classes_ = self.method_.classes_
+        self.n_features_in_ = D.shape[1]
+        return self
 
-    def _names(self, features: list[str] | None) -> list[str] | None:
-        return None if features is None else [features[column] for column in self.places_]
+    @available_if(lambda self: hasattr(self.method, "distances"))
+    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+        return self._fitted().distances(self._selected(A), self._selected(B), n_jobs=n_jobs)
+
+    @available_if(lambda self: hasattr(self.method, "point_distances"))
+    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
+        return self._fitted().point_distances(*(None if z is None else _columns(z, self.places_) for z in (x, y)))
+
+    @available_if(lambda self: hasattr(self.method, "predict_proba"))
+    def predict_proba(self, D: Any) -> np.ndarray:
+        return self._fitted().predict_proba(self._selected(D))
+
+    @available_if(lambda self: hasattr(self.method, "predict"))
+    def predict(self, D: Any) -> np.ndarray:
+        return self._fitted().predict(self._selected(D))
+
+    def _fitted(self) -> Any:
+        check_is_fitted(self, "method_")
+        return self.method_
+
+    def _selected(self, D: Any) -> Distributions | None:
+        return None if D is None else with_features(as_distributions(D), self.places_)
 
 
 def with_features(D: Distributions, columns: np.ndarray) -> Distributions:
     """Return the distributions with selected features."""
     features = None if D.features is None else [D.features[column] for column in columns]
-    return D.with_points(D.points[:, columns], features)
+    return D.with_points(_columns(D.points, columns), features)
+
+
+def _columns(points: Any, columns: np.ndarray) -> Any:
+    # Fancy indexing would return a Fortran-ordered copy.
+    return points[:, columns] if sparse.issparse(points) else points.take(columns, axis=1)
