@@ -185,11 +185,18 @@ def test_space_goes_with_a_representation_or_with_marked_genes():
         ({"spatial_key": "X_spatial"}, "spatial_key is 'X_spatial', but obsm has no such entry: there are 'spatial'"),
         ({"use_rep": "X_pca"}, "use_rep is 'X_pca', but obsm has no such entry"),
         ({"use_rep": "spatial", "layer": "log"}, "which excludes layer"),
+        ({"spatial_key": "line"}, r"has shape \(128, 1\): expected two or three coordinates"),
+        ({"spatial_key": "hole"}, "NaN or infinity for 1 of 128 cells, e.g. in row 7"),
     ],
 )
 def test_invalid_options_of_spatial_are_refused(options, message):
+    adata = tissue(2)
+    if "spatial_key" in options and options["spatial_key"] != "X_spatial":
+        coordinates = adata.obsm["spatial"]
+        adata.obsm["line"] = coordinates[:, :1]
+        adata.obsm["hole"] = np.where(np.arange(128)[:, None] == 7, np.nan, coordinates)
     with pytest.raises(ValueError, match=message):
-        gm.pp.spatial(tissue(2), "sample", **options)
+        gm.pp.spatial(adata, "sample", **options)
 
 
 def test_spatial_warns_about_raw_counts(cohort):

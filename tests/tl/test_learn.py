@@ -491,7 +491,7 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
 @pytest.mark.parametrize("options", [{"cost": "manhattan"}, {"form": gm.learning.Mapped("anything")}])
 def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
     with pytest.raises(ParameterError) as caught:
-        make_learner("ggml", options, 0)
+        make_learner("ggml", options)
     assert {caught.value.parameter: caught.value.value} == options
 
 
@@ -527,6 +527,7 @@ def test_genes_may_be_a_number_of_the_most_variable(cohort):
     values = cohort.X.toarray() if hasattr(cohort.X, "toarray") else cohort.X
     expected = cohort.var_names[np.sort(np.argsort(-values.var(axis=0), kind="stable")[:12])]
     assert gm.get.metric(cohort).features == expected.tolist()
+    assert cohort.uns["groundmetric"]["params"]["genes"] == 12  # from which reports repeat the selection
     with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, "sample", "condition", genes=0)
     assert (caught.value.parameter, caught.value.value) == ("genes", 0)

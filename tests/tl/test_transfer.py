@@ -198,20 +198,12 @@ def test_training_from_a_file(plain, halves, kind, tmp_path, write_zarr):
     assert result.obsm["groundmetric_probabilities"].equals(plain[0].obsm["groundmetric_probabilities"])
 
 
-def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path):
-    train, new = halves
-    metric = gm.get.metric(train)
+def test_a_metric_without_samples_is_refused(halves, tmp_path):
+    metric = gm.get.metric(halves[0])
     metric.save(tmp_path / "metric.gm")
     for trained in (metric, tmp_path / "metric.gm"):
-        result, cells = transfer(new, trained, sample_key="sample")
-        np.testing.assert_array_equal(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"])
-        assert result.obs_names.tolist() == plain[0].obs_names.tolist()
-        assert "groundmetric_predicted" not in result.obs
-    with pytest.raises(ParameterError) as caught:
-        transfer(new, metric)
-    assert (caught.value.parameter, caught.value.value) == ("sample_key", None)
-    with pytest.raises(ValueError, match="lacks feature names"):
-        transfer(new, gm.GroundMetric(metric.components))
+        with pytest.raises(ValueError, match="is a metric without labels: give the AnnData of"):
+            transfer(halves[1], trained)
 
 
 def test_backed_new_cells(plain, halves, tmp_path):

@@ -1,8 +1,7 @@
 """patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
 
-Needs the extra `patpy`. `GroundMetricLearning` is a supervised method of patpy, `OptimalTransport` a sample
-representation; patpy's evaluations and plots accept both. patpy evaluates a method on all samples including training
-samples. Therefore distances between training samples are out-of-bag, and their predictions are held-out.
+Needs the extra `patpy`. patpy evaluates a method on all samples including training samples. Therefore distances between
+training samples are out-of-bag, and their predictions are held-out.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ _N_AXES = 10
 class GroundMetricLearning(SupervisedSampleMethod):
     """A supervised method of patpy: an ensemble of ground metrics for each label, learned by `tl.learn`.
 
-    Results are in `adata` too, under the key "groundmetric_<label>", for `gm.get`, `gm.tl` and `gm.pl`:
-    ``gm.get.importance(adata, key="groundmetric_disease")`` is the table of genes.
+    Results are also in `adata`, under the key "groundmetric_<label>", for `gm.get`, `gm.tl` and `gm.pl`.
 
     Parameters
     ----------
@@ -97,7 +95,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         self.n_cells = n_cells
         self.n_jobs = n_jobs
         self.parameters = parameters
-        self._forget()
+        self._learned: dict[str, EnsembleResults] = {}
 
     def prepare_anndata(self, adata: Any, train: bool = True) -> None:
         """Set the cells and learn a metric from each label.
@@ -112,16 +110,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
         if adata.isbacked:
             raise ValueError("adata is backed by a file, but results are added to it: load it with adata.to_memory()")
         super().prepare_anndata(adata)
-        self._forget()
+        self._learned, self._fitted = {}, False
         if train:
             self.fine_tune(self.label_keys, self.tasks)
-
-    def _forget(self) -> None:
-        """Discard results of other cells."""
-        self._learned: dict[str, EnsembleResults] = {}
-        self._matrices: dict[tuple[str, bool], np.ndarray] = {}
-        self._of_cells: dict[str, pd.Series] = {}
-        self._fitted = False
 
     def fine_tune(self, labels: list[str] | str, tasks: list[str] | str, **parameters: Any) -> None:
         """Learn a metric from each label; metrics of other labels are kept.
@@ -145,11 +136,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
                 "random_state": self.seed, "target": _TARGETS[task], **self.parameters, **parameters,
             }  # fmt: skip
             learn(self.adata, self.sample_key, label, method="ensemble", key_added=_key(label), **options)
-            results = EnsembleResults.read(self.adata.uns[_key(label)])
-            assert results is not None
-            self._learned[label] = results
-            self._of_cells.pop(label, None)
-            self._matrices = {key: matrix for key, matrix in self._matrices.items() if key[0] != label}
+            self._learned[label] = EnsembleResults(self.adata.uns[_key(label)]["ensemble"])
         self._fitted = True
         self.get_sample_representations()
 
@@ -211,7 +198,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         Returns
         -------
         array of shape (n_samples, n_samples)
-            In units of their mean; a copy, because patpy's `predict_knn` writes to it.
+            In units of their mean.
         """
         self._check_fitted()
         labels = self._learned if label is None else [label]
@@ -219,16 +206,13 @@ class GroundMetricLearning(SupervisedSampleMethod):
 
     def _distances(self, label: str, out_of_bag: bool) -> np.ndarray:
         results, key = self._results(label), _key(label)
-        if (label, out_of_bag) not in self._matrices:
-            rows = pd.Index(results.samples).get_indexer(self._names)
-            if out_of_bag and np.all(rows >= 0):  # all are training samples
-                distances = results.out_of_bag[np.ix_(rows, rows)]
-            else:
-                compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
-                distances = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
-            mean = distances.sum() / (distances.size - len(distances))
-            self._matrices[label, out_of_bag] = distances / (mean or 1.0)
-        return self._matrices[label, out_of_bag]
+        rows = pd.Index(results.samples).get_indexer(self._names)
+        if out_of_bag and np.all(rows >= 0):  # all are training samples
+            distances = results.out_of_bag[np.ix_(rows, rows)]
+        else:
+            compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
+            distances = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
+        return distances / (distances.sum() / (distances.size - len(distances)) or 1.0)
 
     def get_sample_representations(self) -> pd.DataFrame:
         """Return coordinates of the out-of-bag distances by classical multidimensional scaling.
@@ -244,13 +228,13 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def get_sample_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each sample to other labels minus that to its own.
 
-        Distances are out of bag, in units of their mean between labels. Numbers are divided into a lower and an upper
+        Distances are out-of-bag, in units of their mean between labels. Numbers are divided into a lower and an upper
         half. Below 0, a sample is nearer to other labels.
 
         Parameters
         ----------
         force : bool, default=False
-            Without effect: it is always computed.
+            Without effect.
 
         Returns
         -------
@@ -274,8 +258,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def get_cell_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each cell's mass to samples of other labels minus that to its own label.
 
-        It is that of `tl.cell_relevance`, by transport plans under the final metric: it describes the training samples
-        and does not test the metric. Numbers are divided into a lower and an upper half.
+        See `tl.cell_relevance`. Numbers are divided into a lower and an upper half.
 
         Parameters
         ----------
@@ -290,13 +273,13 @@ class GroundMetricLearning(SupervisedSampleMethod):
         """
         self._check_fitted()
         for label in self._learned:
-            if force or label not in self._of_cells:
+            if force or f"{label}_importance" not in self.adata.obs:
                 travel = relevance_by_plans(
                     self.adata, _key(label), _MAX_PARTNERS, self.seed, self.n_jobs, self._classes(label)
                 )
-                self._of_cells[label] = travel["relevance"]
-            self.adata.obs[f"{label}_importance"] = self._of_cells[label]
-        return _table({label: self._of_cells[label] for label in self._learned}, self.adata.obs_names)
+                self.adata.obs[f"{label}_importance"] = travel["relevance"]
+        columns = {label: self.adata.obs[f"{label}_importance"] for label in self._learned}
+        return _table(columns, self.adata.obs_names)
 
     @property
     def _names(self) -> pd.Index:
@@ -314,8 +297,8 @@ class GroundMetricLearning(SupervisedSampleMethod):
         results = self._results(label)
         if results.numbers is None:
             return pd.Series(results.labels, results.samples)
-        upper = results.numbers > np.median(results.numbers)
-        upper = upper if upper.any() else results.numbers >= np.median(results.numbers)
+        median = np.median(results.numbers)
+        upper = results.numbers > median if median < results.numbers.max() else results.numbers >= median
         return pd.Series(np.where(upper, "upper", "lower"), results.samples)
 
 
@@ -374,7 +357,7 @@ class OptimalTransport(SampleRepresentationMethod):
         self._distances: np.ndarray | None = None
 
     def prepare_anndata(self, adata: Any) -> None:
-        """Take the cells.
+        """Set the cells.
 
         Parameters
         ----------
@@ -387,8 +370,6 @@ class OptimalTransport(SampleRepresentationMethod):
     def calculate_distance_matrix(self, force: bool = False) -> np.ndarray:
         """Return Wasserstein distances between samples.
 
-        Distances in `uns` are not reused: they may come from an object with other parameters.
-
         Parameters
         ----------
         force : bool, default=False
@@ -400,18 +381,12 @@ class OptimalTransport(SampleRepresentationMethod):
             A copy of the distances in `uns`, because patpy's `predict_knn` writes to it.
         """
         self._check_adata_loaded()
-        if force or self._distances is None:
-            self._distances = pairwise_distances(self._cells(), metric=self.metric, n_jobs=self.n_jobs, **self.options)
-            self.adata.uns[self.DISTANCES_UNS_KEY] = self._distances.copy()
-            self.sample_representation = _coordinates(self._distances, self.samples)
-            self._fitted = True
-        return self._distances.copy()
-
-    def _cells(self) -> Distributions:
-        """Drawn cells of the samples, in their order, with the features of the metric."""
+        # Distances in `uns` may come from an object with other parameters.
+        if self._distances is not None and not force:
+            return self._distances.copy()
         layer, use_rep = _place(self.adata, self.layer)
-        who = samples_of(self.adata.obs, self.sample_key)
-        rows = draw(who, self.n_cells, self.seed)
+        cell_samples = samples_of(self.adata.obs, self.sample_key)
+        rows = draw(cell_samples, self.n_cells, self.seed)
         features = getattr(self.metric, "features", None)
         with Source(self.adata) as source:
             values = Features.read(source, layer, use_rep)
@@ -422,7 +397,13 @@ class OptimalTransport(SampleRepresentationMethod):
                     lacking = features[int(np.flatnonzero(columns < 0)[0])]
                     raise ValueError(f"metric has the feature {lacking!r}, but adata has {values.names[0]!r}, …")
             points = read(values.matrix, rows, np.sort(columns))[:, np.argsort(np.argsort(columns))]
-        return in_order(Distributions(points, who.names[who.codes[rows]], features=features), who.names)
+        D = Distributions(points, cell_samples.names[cell_samples.codes[rows]], features=features)
+        D = in_order(D, cell_samples.names)
+        self._distances = pairwise_distances(D, metric=self.metric, n_jobs=self.n_jobs, **self.options)
+        self.adata.uns[self.DISTANCES_UNS_KEY] = self._distances.copy()
+        self.sample_representation = _coordinates(self._distances, self.samples)
+        self._fitted = True
+        return self._distances.copy()
 
 
 def _checked_tasks(tasks: Sequence[str] | str) -> list[str]:
