@@ -132,7 +132,6 @@ class Annotations:
     labels: pd.Series  # of the samples that have one; ordered categories if text has an order
     groups: pd.Series | None = None  # patients
     strata: pd.Series | None = None  # batches
-    keys: Mapping[str, str | None] = field(default_factory=dict)  # columns of `obs` by the name of the parameter
 
     @classmethod
     def read(
@@ -151,8 +150,7 @@ class Annotations:
                 problem = f", but sample {name!r} has no value: fill obs[{key!r}], drop the sample, or leave it out"
                 raise ParameterError(argument, key, problem)
             columns[argument] = None if values is None else values.map(str)
-        keys = {"sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key}
-        return cls(samples, labels, columns["group_key"], columns["batch_key"], keys)
+        return cls(samples, labels, columns["group_key"], columns["batch_key"])
 
     @property
     def is_ordered(self) -> bool:
@@ -163,37 +161,33 @@ class Annotations:
         """Labels as numbers: ranks of ordered categories."""
         return pd.Series(self.labels.cat.codes if self.is_ordered else self.labels, index=self.labels.index)
 
-    @property
-    def patients(self) -> pd.Series:
-        """The group of each labelled sample; the sample itself without groups."""
-        names = self.labels.index
-        return names.to_series() if self.groups is None else self.groups.loc[names]
-
-    def check(self, method: str, target: Any) -> None:
+    def check(self, label_key: str, batch_key: str | None, method: str, target: Any) -> None:
         """Raise unless a metric can be learned from the labels."""
-        labels, key = self.labels, self.keys["label_key"]
+        labels = self.labels
         if labels.empty:
-            raise ParameterError("label_key", key, f", but obs[{key!r}] is missing for all cells")
+            problem = f", but obs[{label_key!r}] is missing for all cells: give a column with the label of each sample"
+            raise ParameterError("label_key", label_key, problem)
         if target == "classes":
-            check_classes(labels, str(key), remedies={"target": "ordered"})
+            check_classes(labels, label_key, remedies={"target": "ordered"})
         if labels.nunique() < 2:
             problem = f", but all samples have the label {labels.iloc[0]!r}: at least two labels are needed"
-            raise ParameterError("label_key", key, problem)
+            raise ParameterError("label_key", label_key, problem)
         if target == "classes" and method == "ensemble":
-            counts = self.patients.groupby(labels.to_numpy()).nunique()
+            patients = labels.index.to_series() if self.groups is None else self.groups.loc[labels.index]
+            counts = patients.groupby(labels.to_numpy()).nunique()
             if counts.min() < 2:
                 unit = "sample" if self.groups is None else "group"
                 problem = (
                     f", but label {str(counts.idxmin())!r} has a single {unit}, and an ensemble needs one to train on "
                     "and another to hold out: drop the label"
                 )
-                raise ParameterError("label_key", key, problem, {"method": "ggml"})
+                raise ParameterError("label_key", label_key, problem, {"method": "ggml"})
         if self.strata is not None and labels.groupby(self.strata.loc[labels.index]).nunique().max() < 2:
             problem = (
-                f", but obs[{key!r}] does not differ within any batch, which confounds batch and label: give a column "
-                "in which batches contain several labels, or leave it out"
+                f", but obs[{label_key!r}] does not differ within any batch, which confounds batch and label: give a "
+                "column in which batches contain several labels, or leave it out"
             )
-            raise ParameterError("batch_key", self.keys["batch_key"], problem)
+            raise ParameterError("batch_key", batch_key, problem)
 
 
 @dataclass(frozen=True)
@@ -241,10 +235,8 @@ def cohort_problems(
             text += "or drop the label"
             notes.append(Note("Few samples", text, serious=bool(rare and most > 1)))
         if most >= _UNEQUAL * least:
-            text = (
-                f"{counts.index[-1]} has {most} {unit}, {counts.index[0]} has {least}; balanced accuracy weights all "
-            )
-            notes.append(Note("Unequal class sizes", text + "labels equally"))
+            text = f"{counts.index[-1]} has {most} {unit}, {counts.index[0]} has {least}; balanced accuracy weights "
+            notes.append(Note("Unequal class sizes", text + "all labels equally"))
     sizes = obs["n_cells"]
     serious = bool(sizes.min() < _TOO_FEW_CELLS)
     limit = _TOO_FEW_CELLS if serious else _FEW_CELLS
@@ -278,12 +270,19 @@ def _batches_of_labels(
     obs: pd.DataFrame, label_key: str, batch_key: str | None, columns: list[Any], patients: pd.Series,
     numbers: pd.Series | None,
 ) -> list[Note]:  # fmt: skip
-    """Return notes about columns that are named like a batch and associated with the label."""
+    """Return notes about columns that are named like a batch and associated with the label (χ², Kruskal-Wallis)."""
     notes, labels = [], obs[label_key].astype(str) if numbers is None else numbers.loc[obs.index]
     for name in columns:
         if (name != batch_key and not _BATCHES.search(str(name))) or not 1 < obs[name].nunique() < len(obs):
             continue
-        p = _association(obs[name], labels, patients)
+        # A patient is counted once per combination of batch and label: repeated samples are not independent.
+        table = pd.DataFrame({"batch": obs[name].astype(str), "label": labels, "patient": patients}).drop_duplicates()
+        if table["batch"].nunique() < 2 or table["label"].nunique() < 2:
+            continue
+        if labels.dtype.kind in "biuf":
+            p = stats.kruskal(*(ranks for _, ranks in table.groupby("batch")["label"])).pvalue
+        else:
+            p = stats.chi2_contingency(pd.crosstab(table["batch"], table["label"]), correction=False).pvalue
         if p <= LEVEL:
             text = f"obs[{name!r}] is associated with obs[{label_key!r}] (p = {p:.2g}): "
             known = "labels are compared within batches, and few batches contain several labels"
@@ -291,17 +290,6 @@ def _batches_of_labels(
             remedy = {} if name == batch_key else {"batch_key": str(name)}
             notes.append(Note("Possible batch effect", text, remedy, serious=True))
     return notes
-
-
-def _association(batches: pd.Series, labels: pd.Series, patients: pd.Series) -> float:
-    """Return the p-value of the association of batch and label (χ², or Kruskal-Wallis test for numbers)."""
-    # A patient is counted once per combination of batch and label: repeated samples are not independent.
-    table = pd.DataFrame({"batch": batches.astype(str), "label": labels, "patient": patients}).drop_duplicates()
-    if table["batch"].nunique() < 2 or table["label"].nunique() < 2:
-        return 1.0
-    if labels.dtype.kind in "biuf":
-        return float(stats.kruskal(*(numbers for _, numbers in table.groupby("batch")["label"])).pvalue)
-    return float(stats.chi2_contingency(pd.crosstab(table["batch"], table["label"]), correction=False).pvalue)
 
 
 def _batches_in_distances(
@@ -320,11 +308,11 @@ def _batches_in_distances(
                 f"{name} explains {tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by "
                 f"chance, p = {tested.p[k]:.2g}; {label_key} explains {tested.label_r2[k]:.0%})"
             )
-            if tested.neighbors[k] > tested.neighbors_expected[k]:
-                texts.append(
-                    f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
-                    f"({tested.neighbors_expected[k]:.0%} expected by chance)"
-                )
+        if explains and tested.neighbors[k] > tested.neighbors_expected[k]:
+            texts.append(
+                f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
+                f"({tested.neighbors_expected[k]:.0%} expected by chance)"
+            )
         if associated:
             texts.append(
                 f"{name} is associated with {label_key} (Cramér's V {tested.association[k]:.2f}, "
@@ -361,19 +349,8 @@ def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
         return labels
     if not getattr(column.dtype, "ordered", False):
         problem = ", which holds text without an order from low to high: make it ordered categories"
-        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels), key=_by_number)})
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
-
-
-def _by_number(label: str) -> tuple[float, int, str]:
-    """Return a key that sorts labels by their first number, "<30" before "30-60" before ">30".
-
-    >>> sorted([">60", "<30", "30-60"], key=_by_number)
-    ['<30', '30-60', '>60']
-    """
-    number = re.search(r"\d+(?:\.\d+)?", label)
-    sign = label.strip()[:1]
-    return float(number[0]) if number else float("inf"), (sign in ">≥") - (sign in "<≤"), label
 
 
 def cell_types_of(obs: pd.DataFrame, cell_type_key: str) -> np.ndarray:
@@ -393,10 +370,7 @@ def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
 
 
 def draw(samples: Samples, n: int | None, seed: int, epoch: int = 0) -> np.ndarray:
-    """Return the ascending rows of at most n random cells of every sample; None: all rows.
-
-    The draw of a sample depends on the seed, the epoch, its name and its cells only, not on other samples.
-    """
+    """Return the ascending rows of at most n random cells of every sample, independent of other samples; None: all."""
     if n is None:
         return np.arange(samples.codes.size)
     drawn = []
@@ -516,11 +490,8 @@ def _gene_mask(genes: Any, names: pd.Index) -> np.ndarray:
 
 
 def default_rule(statistics: Moments) -> tuple[str, str]:
-    """Return the rule that is applied by default, and the reason.
-
-    On a log scale, the variance of a gene shows how informative it is; the variance of a marker or measurement depends
-    on its unit.
-    """
+    """Return the rule that is applied by default, and the reason."""
+    # On a log scale, the variance of a gene shows how informative it is; that of a marker depends on its unit.
     if statistics.looks_like_genes:
         return "variance", "the default for genes"
     if statistics.mean.size <= PANEL:
@@ -562,8 +533,8 @@ def read_cohort(
     """Read the samples that have a label and at least `min_cells` cells, with at most `n_cells` random cells each.
 
     `genes` is a rule applied within each split ("variance", or a number of the most variable genes), "all", or a column
-    of `var`. None: "variance" for genes, "all" otherwise. With `ordered`, labels may be numbers. Cell types,
-    from the column `cell_type_key` or "cell_type" if it exists, become the annotation `CELL_TYPE` of the cells.
+    of `var`. None: "variance" for genes, "all" otherwise. Cell types, from `cell_type_key` or "cell_type" if it exists,
+    become the annotation `CELL_TYPE` of the cells.
     """
     check_draw(n_cells, random_state)
     notes = []

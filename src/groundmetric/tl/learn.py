@@ -217,7 +217,7 @@ def learn(
             source.obs, sample_key, label_key, group_key=group_key, batch_key=batch_key, target=learner.target,
             order=order,
         )  # fmt: skip
-        annotations.check(method, learner.target)
+        annotations.check(label_key, batch_key, method, learner.target)
         samples, labels = annotations.samples, annotations.labels
         features = Features.read(source, layer, use_rep, genes)
         is_ordered = isinstance(resolve_target(learner.target), Ordered)
