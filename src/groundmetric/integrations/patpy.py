@@ -36,6 +36,7 @@ _TARGETS = {"classification": "classes", "regression": "ordered", "ranking": "or
 _MAX_PARTNERS = 10
 # Dimensions of a representation: a linear probe on as many dimensions as samples would fit any labels.
 _N_AXES = 10
+_key = "groundmetric_{}".format  # `key_added` of the results of a label
 
 
 class GroundMetricLearning(SupervisedSampleMethod):
@@ -79,18 +80,10 @@ class GroundMetricLearning(SupervisedSampleMethod):
     """
 
     def __init__(
-        self,
-        sample_key: str,
-        label_keys: list[str] | str,
-        tasks: list[str] | str,
-        cell_group_key: str | None = None,
-        layer: str | None = "X",
-        seed: int = 42,
-        *,
-        n_cells: int | None = 1000,
-        n_jobs: int | None = None,
+        self, sample_key: str, label_keys: list[str] | str, tasks: list[str] | str, cell_group_key: str | None = None,
+        layer: str | None = "X", seed: int = 42, *, n_cells: int | None = 1000, n_jobs: int | None = None,
         **parameters: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(sample_key, label_keys, _checked_tasks(tasks), cell_group_key, layer, seed)
         self.n_cells = n_cells
         self.n_jobs = n_jobs
@@ -148,8 +141,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         label : str
             A label that was learned.
         adata : AnnData or None, default=None
-            Cells of new samples, for `tl.transfer`, which adds results to it. None: the samples of `prepare_anndata`;
-            samples without a label are predicted as new samples.
+            Cells of new samples, for `tl.transfer`, which adds results to it. None: the samples of `prepare_anndata`.
 
         Returns
         -------
@@ -192,8 +184,8 @@ class GroundMetricLearning(SupervisedSampleMethod):
         label : str or None, default=None
             Label of the metric. None: the mean over all labels that were learned.
         out_of_bag : bool, default=True
-            Whether training samples are compared by members that were trained on neither. Otherwise they are compared
-            under the final metric, which separates training samples better than new samples: not for evaluation.
+            Whether training samples are compared by members that were trained on neither. The final metric separates
+            training samples better than new samples.
 
         Returns
         -------
@@ -228,8 +220,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def get_sample_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each sample to other labels minus that to its own.
 
-        Distances are out-of-bag, in units of their mean between labels. Numbers are divided into a lower and an upper
-        half. Below 0, a sample is nearer to other labels.
+        Distances are out-of-bag, in units of their mean between labels; numbers are divided into two halves.
 
         Parameters
         ----------
@@ -243,22 +234,22 @@ class GroundMetricLearning(SupervisedSampleMethod):
             samples without a label.
         """
         self._check_fitted()
-        return _table({label: self._farther(label) for label in self._learned}, self.samples)
-
-    def _farther(self, label: str) -> np.ndarray:
-        distances = self._distances(label, out_of_bag=True)
-        classes = self._classes(label).reindex(self._names).to_numpy()
-        labelled = pd.notna(classes) & pd.notna(classes)[:, None]
-        unlike = (classes[:, None] != classes) & labelled
-        like = (classes[:, None] == classes) & labelled & ~np.eye(len(classes), dtype=bool)
-        with np.errstate(invalid="ignore"):  # NaN without a label, or alone in its label
-            between, within = ((distances * pairs).sum(axis=1) / pairs.sum(axis=1) for pairs in (unlike, like))
-        return (between - within) / distances[unlike].mean()
+        columns = {}
+        for label in self._learned:
+            distances = self._distances(label, out_of_bag=True)
+            classes = self._classes(label).reindex(self._names).to_numpy()
+            labelled = pd.notna(classes) & pd.notna(classes)[:, None]
+            unlike = (classes[:, None] != classes) & labelled
+            like = (classes[:, None] == classes) & labelled & ~np.eye(len(classes), dtype=bool)
+            with np.errstate(invalid="ignore"):  # NaN without a label, or alone in its label
+                between, within = ((distances * pairs).sum(axis=1) / pairs.sum(axis=1) for pairs in (unlike, like))
+            columns[label] = (between - within) / distances[unlike].mean()
+        return _table(columns, self.samples)
 
     def get_cell_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each cell's mass to samples of other labels minus that to its own label.
 
-        See `tl.cell_relevance`. Numbers are divided into a lower and an upper half.
+        See `tl.cell_relevance`; numbers are divided into two halves.
 
         Parameters
         ----------
@@ -338,17 +329,9 @@ class OptimalTransport(SampleRepresentationMethod):
     DISTANCES_UNS_KEY = "X_optimal_transport_distances"
 
     def __init__(
-        self,
-        sample_key: str,
-        cell_group_key: str | None = None,
-        layer: str | None = "X_pca",
-        seed: int = 67,
-        *,
-        metric: GroundMetric | str = "euclidean",
-        n_cells: int | None = 1000,
-        n_jobs: int | None = None,
-        **options: Any,
-    ) -> None:
+        self, sample_key: str, cell_group_key: str | None = None, layer: str | None = "X_pca", seed: int = 67, *,
+        metric: GroundMetric | str = "euclidean", n_cells: int | None = 1000, n_jobs: int | None = None, **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__(sample_key, cell_group_key, layer, seed)
         self.metric = metric
         self.n_cells = n_cells
@@ -408,14 +391,9 @@ class OptimalTransport(SampleRepresentationMethod):
 
 def _checked_tasks(tasks: Sequence[str] | str) -> list[str]:
     checked = [tasks] if isinstance(tasks, str) else list(tasks)
-    unknown = [task for task in checked if task not in _TARGETS]
-    if unknown:
+    if unknown := [task for task in checked if task not in _TARGETS]:
         raise ValueError(f"tasks holds {unknown[0]!r}: expected some of {list(_TARGETS)}")
     return checked
-
-
-def _key(label: str) -> str:
-    return f"groundmetric_{label}"
 
 
 def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
@@ -441,5 +419,6 @@ def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:
 
 def _coordinates(distances: np.ndarray, names: Any) -> pd.DataFrame:
     positions = classical_scaling(distances, _N_AXES)
-    positions = positions[:, np.square(positions).sum(axis=0) > 1e-12 * max(float(np.square(positions).sum()), 1e-300)]
+    sizes = np.square(positions).sum(axis=0)
+    positions = positions[:, sizes > 1e-12 * max(float(sizes.sum()), 1e-300)]
     return pd.DataFrame(positions, index=names, columns=[f"dim_{k}" for k in range(positions.shape[1])])
