@@ -90,6 +90,12 @@ def test_subsample_cuts_in_place_or_copies(cohort, tmp_path):
     assert cohort.n_obs == part.n_obs
 
 
+@pytest.mark.parametrize("function", [gm.pp.select_genes, gm.pp.subsample, gm.pp.spatial])
+def test_a_path_is_refused_with_the_remedy(function):
+    with pytest.raises(TypeError, match=r"adata is a str: .* anndata\.read_h5ad\(path\)"):
+        function("cells.h5ad", *([] if function is gm.pp.select_genes else ["sample"]))
+
+
 @pytest.mark.parametrize("n", [0, -1, 2.5, True, "many"])
 def test_impossible_numbers_of_cells(cohort, n):
     with pytest.raises(ParameterError) as caught:

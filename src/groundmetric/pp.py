@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 from ._anndata.cohort import SELECTED, Samples, above_average, check_draw, draw, samples_of
-from ._anndata.source import Source, moments, read, warn_of_counts
+from ._anndata.source import Source, check_anndata, moments, read, warn_of_counts
 from ._internal.validation import ParameterError, check_number, need
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def select_genes(
     >>> int(adata.var["selected_genes"].sum())
     89
     """
+    check_anndata(adata)
     if method == "variance":
         if options:
             raise TypeError(f"{sorted(options)} are options of method='highly_variable', not of 'variance'")
@@ -129,6 +130,7 @@ def subsample(
     >>> adata.obs["sample"].value_counts().tolist()
     [10, 10, 10, 10]
     """
+    check_anndata(adata)
     check_draw(n, random_state, "n")
     rows = draw(samples_of(adata.obs, sample_key), n, random_state)
     if copy and adata.isbacked:
@@ -197,6 +199,7 @@ def spatial(
     >>> adata.obsm["X_spatial"].shape
     (426, 91)
     """
+    check_anndata(adata)
     check_number("weight", weight, low=0, high=1)
     if n_neighbors is not None:
         check_number("n_neighbors", n_neighbors, low=1, whole=True)

@@ -420,6 +420,44 @@ def test_invalid_genes_are_refused(cohort, genes, message):
         learn(cohort, genes=genes)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [{"genes": 5.5}, {"genes": True}, {"genes": []}, {"key_added": "a/b"}, {"key_added": None}, {"order": "ab"}],
+)
+def test_values_of_the_wrong_kind_are_named(cohort, option):
+    with pytest.raises(ParameterError) as caught:
+        learn(cohort, **option)
+    assert {caught.value.parameter: caught.value.value} == option
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("seed", "'random_state'"), ("n_top_genes", "(genes=…)"), ("batch", "'batch_key'"), ("groups", "'group_key'")],
+)
+def test_options_of_other_packages_give_a_hint(cohort, name, hint):
+    with pytest.raises(TypeError, match=re.escape(hint)):
+        learn(cohort, **{name: "batch"})
+
+
+@pytest.mark.parametrize("method", ["ensemble", "ggml"])
+def test_a_label_of_its_own_for_each_sample_is_refused(cohort, method):
+    cohort.obs["age"] = 20 + cohort.obs["sample"].cat.codes.astype(int)
+    with pytest.raises(ParameterError) as caught:
+        gm.tl.learn(cohort, "sample", "age", method=method)
+    assert (caught.value.parameter, caught.value.remedy) == ("label_key", {"target": "ordered"})
+    cohort.obs.loc[cohort.obs["sample"] == "S02", "age"] = 20  # S01 and S02 have one label
+    with pytest.raises(ParameterError) as caught:
+        gm.tl.learn(cohort, "sample", "age")
+    assert (caught.value.parameter, caught.value.remedy) == ("label_key", {"target": "ordered"})
+
+
+def test_marks_other_than_true_and_false_are_refused(cohort):
+    cohort.var["selected_genes"] = "yes"
+    with pytest.raises(ParameterError, match=r"var\['selected_genes'\] holds") as caught:
+        learn(cohort)
+    assert caught.value.parameter == "genes"
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_named(cohort, value):
     cohort.X = cohort.X.toarray()

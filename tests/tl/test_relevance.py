@@ -88,6 +88,9 @@ def test_fewer_partners_and_more_threads(judged):
         adata.obs.loc[drawn, "groundmetric_relevance"], judged.obs.loc[drawn, "groundmetric_relevance"]
     )
     assert correlation[0, 1] > 0.9
+    with pytest.raises(ParameterError) as caught:
+        gm.tl.cell_relevance(adata, max_partners=0)
+    assert (caught.value.parameter, caught.value.value) == ("max_partners", 0)
 
 
 def test_samples_without_a_label_are_not_judged(cohort):

@@ -174,11 +174,23 @@ def test_another_column_of_samples_and_of_types(trained):
     with pytest.raises(ParameterError) as caught:
         gm.tl.samples(trained, n_neighbors=1)
     assert (caught.value.parameter, caught.value.value) == ("n_neighbors", 1)
+    with pytest.raises(ParameterError) as caught:
+        gm.tl.samples(trained, n_landmarks=0)
+    assert (caught.value.parameter, caught.value.value) == ("n_landmarks", 0)
 
 
 def test_samples_without_drawn_cells_are_named(trained):
     trained.obs["groundmetric_sampled"] &= trained.obs["sample"] != "S03"
     with pytest.raises(ValueError, match="sample 'S03' lacks drawn cells"):
+        gm.tl.samples(trained)
+
+
+def test_results_of_samples_are_not_cells(table, trained):
+    for function in (gm.tl.samples, gm.get.metric, gm.tl.cell_relevance):
+        with pytest.raises(ValueError, match="adata has a row per sample and no metric: give the cells"):
+            function(table.copy())
+    del trained.obs["groundmetric_sampled"]
+    with pytest.raises(ValueError, match=r"adata lacks .* obs\['groundmetric_sampled'\]: run tl\.learn"):
         gm.tl.samples(trained)
 
 

@@ -216,7 +216,7 @@ def test_backed_new_cells(plain, halves, tmp_path):
     )
     assert backed.obsm["X_groundmetric"].shape == (new.n_obs, gm.get.metric(train).n_components)
     backed.file.close()
-    with pytest.raises(TypeError, match=r"anndata\.read_h5ad\(path, backed='r'\)"):
+    with pytest.raises(TypeError, match=r"anndata\.read_h5ad\(path\)"):
         gm.tl.transfer(tmp_path / "new.h5ad", train)
 
 
@@ -263,6 +263,24 @@ def test_values_on_another_scale_are_an_error_unless_forced(halves):
     with pytest.raises(ParameterError) as caught:
         transfer(new, train, max_missing=20)
     assert (caught.value.parameter, caught.value.value) == ("max_missing", 20)
+
+
+def test_new_cells_that_are_not_finite_are_named(halves):
+    train, new = halves[0], halves[1].copy()
+    new.X = new.X.toarray()
+    gene = gm.get.metric(train).features[0]
+    new.X[3, new.var_names.get_loc(gene)] = np.nan
+    drawn = transfer(halves[1], train)[1].obs["groundmetric_sampled"]
+    assert not drawn.all()
+    with pytest.raises(ValueError, match=f"values are NaN or infinite in 1 of .* features, e.g. '{gene}'"):
+        gm.tl.transfer(new, train, n_cells=None)
+    row = int(np.argmin(drawn))  # a cell that is projected only
+    new.X[[3, row]] = new.X[[row, 3]]
+    with pytest.raises(ValueError, match=f"NaN or infinity in 1 of {new.n_obs} cells, e.g. '{new.obs_names[row]}'"):
+        transfer(new, train)
+    with pytest.raises(ParameterError) as caught:
+        transfer(halves[1], train, n_neighbors=0)
+    assert (caught.value.parameter, caught.value.value) == ("n_neighbors", 0)
 
 
 def test_after_learning_from_raw_counts_these_are_the_scale(halves):

@@ -172,6 +172,12 @@ class Annotations:
         if labels.nunique() < 2:
             problem = f", but all samples have the label {labels.iloc[0]!r}: at least two labels are needed"
             raise ParameterError("label_key", label_key, problem)
+        numeric = labels.dtype.kind in "iuf"
+        if target == "classes" and labels.is_unique:
+            problem = (
+                f", but each sample has a label of its own, e.g. {str(labels.iloc[0])!r}: a label needs two samples"
+            )
+            raise ParameterError("label_key", label_key, problem, {"target": "ordered"} if numeric else None)
         if target == "classes" and method == "ensemble":
             patients = labels.index.to_series() if self.groups is None else self.groups.loc[labels.index]
             counts = patients.groupby(labels.to_numpy()).nunique()
@@ -181,7 +187,8 @@ class Annotations:
                     f", but label {str(counts.idxmin())!r} has a single {unit}, and an ensemble needs one to train on "
                     "and another to hold out: drop the label"
                 )
-                raise ParameterError("label_key", label_key, problem, {"method": "ggml"})
+                remedy = {"target": "ordered"} if numeric else {"method": "ggml"}
+                raise ParameterError("label_key", label_key, problem, remedy)
         if self.strata is not None and labels.groupby(self.strata.loc[labels.index]).nunique().max() < 2:
             problem = (
                 f", but obs[{label_key!r}] does not differ within any batch, which confounds batch and label: give a "
@@ -337,6 +344,8 @@ def check_classes(
 
 def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
     """Return text labels as ordered categories, in the order of `order` or of the column's categories."""
+    if isinstance(order, str):
+        raise ParameterError("order", order, ": expected a list of labels from low to high")
     if order is not None:
         names, present = [str(name) for name in order], sorted(set(labels.astype(str)))
         missing = [label for label in present if label not in names]
@@ -421,24 +430,23 @@ class Features:
         matrix, var = source.matrix(layer), source.var
         if genes is None and SELECTED not in var.columns:
             return cls(matrix, var.index, "default")
-        if genes is None:
-            method = str(source.uns_entry(SELECTED).get("method", SELECTED))
-            return cls(matrix, var.index, method, var[SELECTED].to_numpy(dtype=bool))
-        if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        if isinstance(genes, int | float | np.integer | np.floating):
             check_number("genes", genes, low=1, whole=True)
             return cls(matrix, var.index, "most_variable", n_genes=int(genes))
-        if not isinstance(genes, str):
+        if genes is not None and not isinstance(genes, str):
             return cls(matrix, var.index, "given", _gene_mask(genes, var.index))
         if genes in ("all", "variance"):
             return cls(matrix, var.index, genes)
-        if genes not in var.columns:
+        name = SELECTED if genes is None else genes
+        if name not in var.columns:
             advice = "; run sc.pp.highly_variable_genes(adata) first" if genes == "highly_variable" else ""
             names = list_names(genes, ["variance", "all", *var.columns])
             raise ParameterError("genes", genes, f", which is neither a rule nor a column of var: {names}{advice}")
-        column = find_column(var, genes, "genes", "var")
+        column = find_column(var, name, "genes", "var")
         if column.dtype != bool:
-            raise ParameterError("genes", genes, f", but var[{genes!r}] holds {column.dtype}: expected True and False")
-        return cls(matrix, var.index, genes, column.to_numpy())
+            raise ParameterError("genes", genes, f", but var[{name!r}] holds {column.dtype}: expected True and False")
+        rule = str(source.uns_entry(SELECTED).get("method", SELECTED)) if genes is None else name
+        return cls(matrix, var.index, rule, column.to_numpy())
 
     def select(self, rows: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
         """Return the ascending columns of the selected features, and a description; a rule is applied to these rows."""
@@ -474,6 +482,8 @@ def _gene_mask(genes: Any, names: pd.Index) -> np.ndarray:
     if str(getattr(genes, "dtype", "")) in ("bool", "boolean") or isinstance(genes, Mapping):
         genes = align_by_name(genes, NameIndex(list(names), items="genes"), "genes")
     values = np.asarray(genes)
+    if not values.size:
+        raise ParameterError("genes", list(genes), ": expected names of genes, a mask, a number, or a rule, e.g. 'all'")
     if values.dtype == bool:
         if values.shape != (len(names),):
             raise ValueError(

@@ -54,7 +54,8 @@ class Source:
                 frame if isinstance(frame, pd.DataFrame) else frame.to_memory() for frame in (cells.obs, cells.var)
             )
         else:
-            hint = "; give one modality, mdata['rna'], or use Modalities.from_mudata" if hasattr(cells, "mod") else ""
+            has_modalities = isinstance(getattr(cells, "mod", None), Mapping)
+            hint = "; give one modality, mdata['rna'], or use Modalities.from_mudata" if has_modalities else ""
             raise TypeError(f"cells are a {type(cells).__name__}: expected an AnnData or a path{hint}")
 
     @property
@@ -104,7 +105,8 @@ class Source:
     def _entry(self, part: str, name: str, argument: str) -> Any:
         entries = self._entries(part)
         if name not in entries:
-            raise ParameterError(argument, name, f", but {part} has no such entry: {list_names(name, entries)}")
+            hint = "; layer='X' reads adata.X" if part == "layers" else ""
+            raise ParameterError(argument, name, f", but {part} has no such entry: {list_names(name, entries)}{hint}")
         return self._stored(f"{part}/{name}") if self.adata is None else entries[name]
 
     def _stored(self, path: str) -> Any:
@@ -126,6 +128,15 @@ class Source:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def check_anndata(adata: Any) -> None:
+    """Raise unless results can be added to `adata`."""
+    if not isinstance(adata, ad.AnnData):
+        raise TypeError(
+            f"adata is a {type(adata).__name__}: expected an AnnData; anndata.read_h5ad(path) reads a file, and with "
+            "backed='r' only the values that are needed"
+        )
 
 
 def _computed(entry: Any) -> Any:

@@ -207,6 +207,10 @@ def _read_labels(labels: Any) -> np.ndarray:
 
 def read_entry(entry: Any, key: str, where: str) -> Stored:
     """Return the content of an entry of `uns`; `where` names its origin in errors."""
+    if isinstance(entry, Mapping) and {"out_of_bag", "training_samples"} & set(entry):
+        raise ValueError(
+            f"{where} has a row per sample and no metric: give the cells, which tl.learn or tl.transfer used"
+        )
     if not isinstance(entry, Mapping) or "metric" not in entry:
         raise ValueError(f"{where} has no metric in uns[{key!r}]: run tl.learn first, or give its key_added as key")
     if int(entry.get("format", 0)) > FORMAT:
@@ -294,6 +298,8 @@ def trained_from(trained: Any, key: str) -> Trained:
 
 def drawn_cells(source: Source, samples: Samples, key: str, only: Sequence[str] | None = None) -> Distributions:
     """Return the drawn cells of all samples (or only some) in the learned space."""
+    if not source.has_representation(f"X_{key}") or f"{key}_sampled" not in source.obs:
+        raise ValueError(f"adata lacks obsm['X_{key}'] or obs['{key}_sampled']: run tl.learn or tl.transfer again")
     z = np.asarray(source.representation(f"X_{key}")[:])
     names = samples.names if only is None else only
     drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & samples.contains(names)

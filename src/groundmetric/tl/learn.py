@@ -27,6 +27,12 @@ Learner = GroundMetricEnsemble | GroundMetricLearner
 METHODS: dict[str, type[Learner]] = {"ensemble": GroundMetricEnsemble, "ggml": GroundMetricLearner}
 # Options of `learn` that are not parameters of a learner, and the methods that have them.
 LEARN_OPTIONS = {"order": ("ensemble", "ggml"), "resample": ("ggml",)}
+# Advice for options of other packages.
+HINTS = {
+    "use_raw": "adata.raw is not read; give a layer (layer=…)",
+    "seed": "did you mean 'random_state'?",
+    "n_top_genes": "give the number of the most variable genes (genes=…)",
+}
 
 
 def make_learner(method: str, options: dict[str, Any]) -> Learner:
@@ -48,9 +54,10 @@ def make_learner(method: str, options: dict[str, Any]) -> Learner:
         if owner is not None:
             problem = f", which is an option of method={owner!r}, not of {method!r}: leave it out"
             raise ParameterError(name, value, problem, {"method": owner})
-        similar = difflib.get_close_matches(name, names[method], n=1, cutoff=0.5)
-        hint = f": did you mean {similar[0]!r}?" if similar else ""
-        hint = ": adata.raw is not read; give a layer (layer=…)" if name == "use_raw" else hint
+        known = [*names[method], *(parameter for parameter in signature(learn).parameters if parameter != "options")]
+        similar = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = HINTS.get(name, f"did you mean {similar[0]!r}?" if similar else "")
+        hint = f": {hint}" if hint else ""
         raise TypeError(f"method={method!r} has no option {name!r}{hint} (options: {', '.join(sorted(names[method]))})")
     target = options.get("target", "classes")
     if isinstance(target, list | tuple) or isinstance(resolve_target(target), Distances | Survival):
@@ -206,9 +213,11 @@ def learn(
     """
     random_state = options.get("random_state", 0)
     check_draw(n_cells, random_state)
+    if not isinstance(key_added, str) or not key_added or "/" in key_added:
+        raise ParameterError("key_added", key_added, ": expected a name without '/', which files read as a path")
     order, resample = options.get("order"), bool(options.get("resample"))
     if order is not None and options.setdefault("target", "ordered") == "classes":
-        raise ParameterError("order", list(order), ", but target is 'classes': leave one of them out")
+        raise ParameterError("order", order, ", but target is 'classes': leave one of them out")
     learner = make_learner(method, options)
     if resample and n_cells is None:
         raise ParameterError("n_cells", None, ", but resample draws a subset of the cells: give a number")

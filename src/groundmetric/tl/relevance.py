@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from .._anndata.cohort import find_column, samples_of
-from .._anndata.source import Source
+from .._anndata.source import Source, check_anndata
 from .._anndata.store import drawn_cells, read_entry
+from .._internal.validation import check_number
 from ..interpret.flows import partners, travel_of_cells
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def cell_relevance(
     >>> bool(relevance[active].mean() > relevance[~active].mean())
     True
     """
+    check_anndata(adata)
+    check_number("max_partners", max_partners, low=1, whole=True)
     table = relevance_by_plans(adata, key, max_partners, random_state, n_jobs, None, cell_type_key, verbose)
     for name, values in table.items():
         adata.obs[f"{key}_{name}"] = values

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from .._anndata.cohort import CELL_TYPE, Samples, constant_columns, find_column, samples_of
-from .._anndata.source import Source, list_names, pieces
+from .._anndata.source import Source, check_anndata, list_names, pieces
 from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry, storable_parameters
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
@@ -93,6 +93,8 @@ def samples(
     (8, (8, 8))
     """
     check_number("n_neighbors", n_neighbors, low=2, whole=True)
+    if n_landmarks is not None:
+        check_number("n_landmarks", n_landmarks, low=1, whole=True)
     with Source(adata) as source:
         entry = source.uns_entry(key)
         stored = read_entry(entry, key, "adata")
@@ -198,6 +200,7 @@ def trajectory(
     >>> samples.obs.sort_values("groundmetric_pseudotime")["condition"].tolist()[-1]
     'disease'
     """
+    check_anndata(samples)
     if f"{key}_distances" not in samples.obsp:
         raise ValueError(f"obsp has no {key + '_distances'!r}: pass the AnnData that tl.samples returns")
     distances = np.asarray(samples.obsp[f"{key}_distances"])

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .._anndata.cohort import check_draw, constant_columns, draw, samples_of
-from .._anndata.source import PANEL, Moments, Source, moments, project, read
+from .._anndata.cohort import check_draw, constant_columns, draw, finite_variance, samples_of
+from .._anndata.source import PANEL, Moments, Source, check_anndata, moments, project, read
 from .._anndata.store import Predictor, Stored, Trained, in_order, trained_from
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
@@ -140,11 +140,7 @@ def transfer(
     >>> gm.tl.transfer(new, old).obs["groundmetric_predicted"].tolist()
     ['control', 'disease']
     """
-    if not isinstance(adata, ad.AnnData):
-        raise TypeError(
-            f"adata is a {type(adata).__name__}: expected an AnnData; for a large file anndata.read_h5ad(path, "
-            "backed='r'), from which only the genes of the metric are read"
-        )
+    check_anndata(adata)
     with Source(adata) as source:
         projected = project_samples(
             source, trained_from(trained, key), sample_key=sample_key, layer=layer, max_missing=max_missing,
@@ -190,6 +186,12 @@ def project_samples(
     components = stored.metric.components
     z = project(matrix, np.arange(samples.codes.size), columns, components[:, positions])
     z += components[:, missing] @ stored.means[missing]
+    bad = np.flatnonzero(~np.isfinite(z).all(axis=1))
+    if bad.size:
+        raise ValueError(
+            f"the genes of the metric hold NaN or infinity in {bad.size} of {len(z)} cells, e.g. "
+            f"{str(source.obs.index[bad[0]])!r}: fill the values, or drop the cells"
+        )
     cells = in_order(Distributions(z[rows], sample), samples.names)
     distances = pairwise_distances(cells, trained.cells, n_jobs=n_jobs, verbose=verbose)
     result = ad.AnnData(obs=constant_columns(source.obs, samples).assign(n_cells=samples.sizes))
@@ -280,6 +282,8 @@ def _check_scale(
     """Raise, or warn with `force`, if new values are on another scale than those of training."""
     subset = rows[np.linspace(0, rows.size - 1, min(rows.size, _SCALE_CELLS)).astype(int)]
     new, params = moments(matrix, subset, columns), stored.params
+    names = [stored.features[f] for f in positions]
+    finite_variance(new, pd.Index(names))
     where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
     if "use_rep" in params:
         new, where = replace(new, looks_raw=False), f"adata.obsm[{params['use_rep']!r}]"
@@ -288,7 +292,7 @@ def _check_scale(
         stored.means[positions], stored.metric.variances[positions], bool(params.get("raw_counts", False)),
         float(params.get("share_negative", np.nan)), np.nan,
     )  # fmt: skip
-    reason = other_scale(new, training, [stored.features[f] for f in positions])
+    reason = other_scale(new, training, names)
     if reason is None:
         return
     message = f"{where} is on another scale than the values of training: {reason}"
