@@ -27,19 +27,7 @@ def test_the_rule_works_in_backed_mode(cohort, tmp_path):
     gm.pp.select_genes(backed, key_added="mine")
     gm.pp.select_genes(cohort)
     assert np.array_equal(backed.var["mine"], cohort.var["selected_genes"])
-    with pytest.raises(ValueError, match="backed AnnData"):
-        gm.pp.select_genes(backed, method="highly_variable")
     backed.file.close()
-
-
-def test_highly_variable_genes_are_those_of_scanpy(cohort):
-    gm.pp.select_genes(cohort, method="highly_variable", n_top_genes=20)
-    assert "highly_variable" not in cohort.var
-    sc.pp.highly_variable_genes(cohort, n_top_genes=20)
-    assert np.array_equal(cohort.var["selected_genes"], cohort.var["highly_variable"])
-    cohort.var["highly_variable"] = cohort.var_names == "PROG01"
-    gm.pp.select_genes(cohort, method="highly_variable")
-    assert cohort.var_names[cohort.var["selected_genes"]].tolist() == ["PROG01"]
 
 
 @pytest.mark.parametrize("layer", [None, "counts"])
@@ -54,14 +42,6 @@ def test_the_advice_for_raw_counts_works_and_keeps_the_counts(cohort, layer):
     gm.pp.select_genes(cohort, layer="log1p" if layer is None else "counts_log1p")  # without a warning
     for matrix in (cohort.X, cohort.layers["counts"]):
         assert (matrix != counts).nnz == 0
-
-
-def test_wrong_methods_and_options(cohort):
-    with pytest.raises(ParameterError) as caught:
-        gm.pp.select_genes(cohort, method="best")
-    assert (caught.value.parameter, caught.value.value) == ("method", "best")
-    with pytest.raises(TypeError, match="n_top_genes"):
-        gm.pp.select_genes(cohort, n_top_genes=3)
 
 
 def test_subsample_cuts_in_place_or_copies(cohort, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 from scipy import sparse
@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from ._anndata.cohort import SELECTED, Samples, above_average, check_draw, draw, samples_of
 from ._anndata.source import Source, check_anndata, moments, read, warn_of_counts
-from ._internal.validation import ParameterError, check_number, need
+from ._internal.validation import ParameterError, check_number
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,33 +22,21 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def select_genes(
-    adata: AnnData,
-    *,
-    method: str = "variance",
-    layer: str | None = None,
-    key_added: str = SELECTED,
-    **options: Any,
-) -> None:
-    """Mark the genes to learn from in `var`.
+def select_genes(adata: AnnData, *, layer: str | None = None, key_added: str = SELECTED) -> None:
+    """Mark the genes with a variance above the average over all cells (the paper's rule, for genes on a log scale).
 
     By default, `tl.learn` uses the genes marked in ``var["selected_genes"]``; with another `key_added`, pass its name
-    as `genes`. For an unbiased test on held-out samples, select genes in the training samples only.
+    as `genes`. For an unbiased test on held-out samples, select genes in the training samples only. After
+    `sc.pp.highly_variable_genes`, give `tl.learn` ``genes="highly_variable"`` instead.
 
     Parameters
     ----------
     adata : AnnData
         Cells, in memory or backed.
-    method : {"variance", "highly_variable"}, default="variance"
-        "variance": genes with a variance over all cells above the average (the paper's rule), for genes on a log scale.
-        "highly_variable": ``var["highly_variable"]``, or the result of `sc.pp.highly_variable_genes` if that does not
-        exist.
     layer : str or None, default=None
         Layer with the values; None: X.
     key_added : str, default="selected_genes"
         Column of `var` and entry of `uns` for the results.
-    **options : dict
-        Options of `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``, which is then run again.
 
     Notes
     -----
@@ -66,27 +54,12 @@ def select_genes(
     89
     """
     check_anndata(adata)
-    if method == "variance":
-        if options:
-            raise TypeError(f"{sorted(options)} are options of method='highly_variable', not of 'variance'")
-        with Source(adata) as source:
-            statistics = moments(source.matrix(layer), np.arange(adata.n_obs))
-        warn_of_counts(statistics.looks_raw, layer, stacklevel=3)
-        adata.var[key_added] = above_average(statistics, adata.var_names)
-    elif method != "highly_variable":
-        raise ParameterError("method", method, ": expected 'variance' or 'highly_variable'")
-    elif "highly_variable" in adata.var and not options:
-        adata.var[key_added] = adata.var["highly_variable"].to_numpy(dtype=bool)
-    elif adata.isbacked:
-        raise ValueError("scanpy cannot select genes of a backed AnnData: load it, or use method='variance'")
-    else:
-        need("scanpy")
-        import scanpy as sc
-
-        table = sc.pp.highly_variable_genes(adata, layer=layer, inplace=False, **options)
-        adata.var[key_added] = table["highly_variable"].to_numpy()
-    selected = int(np.count_nonzero(adata.var[key_added]))
-    adata.uns[key_added] = {"method": method, "n_selected": selected, "n_genes": adata.n_vars}
+    with Source(adata) as source:
+        statistics = moments(source.matrix(layer), np.arange(adata.n_obs))
+    warn_of_counts(statistics.looks_raw, layer, stacklevel=3)
+    mask = above_average(statistics, adata.var_names)
+    adata.var[key_added] = mask
+    adata.uns[key_added] = {"method": "variance", "n_selected": int(mask.sum()), "n_genes": adata.n_vars}
 
 
 @overload

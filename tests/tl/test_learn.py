@@ -372,9 +372,9 @@ def test_genes_by_rule_column_list_or_mask(cohort):
         adata = learn(cohort.copy(), genes=genes)
         assert gm.get.metric(adata).features == programme
     assert len(gm.get.metric(learn(cohort.copy(), genes="all")).features) == cohort.n_vars
-    gm.pp.select_genes(cohort, method="highly_variable")
+    cohort.var["selected_genes"] = cohort.var["programme"]
     assert gm.get.metric(learn(cohort)).features == programme
-    assert cohort.uns["groundmetric"]["params"]["genes"] == "highly_variable"
+    assert cohort.uns["groundmetric"]["params"]["genes"] == "selected_genes"
 
 
 def test_a_mask_with_names_marks_the_genes_of_these_names(cohort):
@@ -387,12 +387,11 @@ def test_a_mask_with_names_marks_the_genes_of_these_names(cohort):
 
 
 def test_marks_of_select_genes_are_found_in_a_file(cohort, tmp_path):
-    cohort.var["highly_variable"] = cohort.var["programme"]
-    gm.pp.select_genes(cohort, method="highly_variable")
+    gm.pp.select_genes(cohort)
     cohort.write_h5ad(tmp_path / "cells.h5ad")
     part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", **FAST)
-    assert part.var["programme"].all()
-    assert part.uns["groundmetric"]["params"]["genes"] == "highly_variable"
+    assert part.var_names.equals(cohort.var_names[cohort.var["selected_genes"]])
+    assert part.uns["groundmetric"]["params"]["genes"] == "variance"
 
 
 @pytest.mark.parametrize(
