@@ -93,6 +93,18 @@ def test_fewer_partners_and_more_threads(judged):
     assert (caught.value.parameter, caught.value.value) == ("max_partners", 0)
 
 
+def test_numbers_are_divided_into_halves(cohort):
+    cohort.obs["age"] = cohort.obs["sample"].cat.codes.astype(float)  # the diseased are in the upper half
+    gm.tl.learn(cohort, "sample", "age", target="ordered", n_cells=30, n_members=2, kinds=["univariate"])
+    gm.tl.cell_relevance(cohort)
+    numbers = cohort.obs["groundmetric_relevance"].copy()
+    assert numbers.notna().tolist() == cohort.obs["groundmetric_sampled"].tolist()
+    entry = cohort.uns["groundmetric"]
+    entry["labels"]["labels"] = np.repeat(["control", "disease"], 5).astype(object)
+    gm.tl.cell_relevance(cohort)
+    np.testing.assert_array_equal(cohort.obs["groundmetric_relevance"], numbers)
+
+
 def test_samples_without_a_label_are_not_judged(cohort):
     cohort.obs["known"] = cohort.obs["condition"].astype(object).where(cohort.obs["sample"] != "S01")
     with pytest.warns(UserWarning, match="samples without a label in .*: 1 of 10"):

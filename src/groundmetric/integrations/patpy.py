@@ -21,7 +21,7 @@ from ..distributions import Distributions
 from ..interpret.axes import classical_scaling
 from ..metrics.base import GroundMetric
 from ..tl import learn, samples, transfer
-from ..tl.relevance import relevance_by_plans
+from ..tl.relevance import halves, relevance_by_plans
 
 need("patpy", "its methods", "patpy")
 
@@ -288,9 +288,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         results = self._results(label)
         if results.numbers is None:
             return pd.Series(results.labels, results.samples)
-        median = np.median(results.numbers)
-        upper = results.numbers > median if median < results.numbers.max() else results.numbers >= median
-        return pd.Series(np.where(upper, "upper", "lower"), results.samples)
+        return halves(pd.Series(results.numbers, results.samples))
 
 
 class OptimalTransport(SampleRepresentationMethod):

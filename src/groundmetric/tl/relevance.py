@@ -32,7 +32,7 @@ def cell_relevance(
     Relevance is the mean distance of the cell's mass to samples of other classes minus that to samples of its own
     class, by optimal transport plans under the learned metric. The mean over the cells of a sample is the sample's
     distance to other classes minus that to its own class. It describes the training samples and does not test the
-    metric; `interpret.annotation_relevance` is also out-of-bag.
+    metric; `interpret.annotation_relevance` is also out-of-bag. Numbers as labels are divided into two halves.
 
     Parameters
     ----------
@@ -79,6 +79,12 @@ def cell_relevance(
         adata.obs[f"{key}_{name}"] = values
 
 
+def halves(numbers: pd.Series) -> pd.Series:
+    """Return "lower" or "upper" for each number; "upper" is above the median, or the median if it is the maximum."""
+    upper = numbers > numbers.median()
+    return pd.Series(np.where(upper if upper.any() else numbers >= numbers.median(), "upper", "lower"), numbers.index)
+
+
 def relevance_by_plans(
     adata: ad.AnnData,
     key: str,
@@ -91,7 +97,8 @@ def relevance_by_plans(
 ) -> pd.DataFrame:
     """Return relevance and travelled distances of each cell; `labels` replace those of the training samples."""
     with Source(adata) as source:
-        stored = read_entry(source.uns_entry(key), key, "adata")
+        entry = source.uns_entry(key)
+        stored = read_entry(entry, key, "adata")
         samples = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in samples.names if name in stored.labels.index]
         cells = drawn_cells(source, samples, key, only=labelled)
@@ -99,7 +106,9 @@ def relevance_by_plans(
         types = None if cell_type_key is None else find_column(source.obs, cell_type_key, "cell_type_key")
     # Cells without a type have the code -1, as if they were of one type.
     type_codes = None if types is None else pd.factorize(types)[0][drawn][cells.order]
-    labels = stored.labels if labels is None else labels
+    if labels is None:
+        is_numbers = entry["learner"].get("target") == "ordered" and stored.labels.dtype.kind in "biuf"
+        labels = halves(stored.labels) if is_numbers else stored.labels
     codes = np.unique(labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
     pairs = partners(codes, max_partners, np.random.default_rng(seed))
     travel = travel_of_cells(cells, codes, pairs, type_codes, n_jobs, verbose)
