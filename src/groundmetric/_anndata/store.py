@@ -269,8 +269,9 @@ def trained_from(trained: Any, key: str) -> Trained:
             if not (path / RUN_CELLS).exists():
                 raise ValueError(f"{str(path)!r} is not the folder of a `groundmetric learn` run: it lacks {RUN_CELLS}")
             trained, predictor_file = path / RUN_CELLS, path / RUN_PREDICTOR
-        else:
-            is_metric = path.is_file() and path.read_bytes()[:1] == b"{"  # the first byte of a saved metric
+        elif path.is_file():
+            with path.open("rb") as file:
+                is_metric = file.read(1) == b"{"  # the first byte of a saved metric
     if is_metric:
         raise ValueError(
             f"{str(trained)!r} is a metric without labels: give the AnnData of tl.learn, its file, or the folder of a "
