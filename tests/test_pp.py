@@ -36,7 +36,7 @@ def test_the_advice_for_raw_counts_works_and_keeps_the_counts(cohort, layer):
     with pytest.warns(UserWarning, match="raw counts") as caught:
         gm.pp.select_genes(cohort, layer=layer)
     with pytest.warns(UserWarning, match="raw counts"):
-        gm.tl.learn(cohort, "sample", "condition", layer=layer, max_epochs=1)
+        gm.tl.learn(cohort, "sample", "condition", layer=layer, n_members=1, kinds=["univariate"])
     for line in str(caught[0].message).splitlines()[1:]:
         exec(line.strip(), {"adata": cohort, "sc": sc})
     gm.pp.select_genes(cohort, layer="log1p" if layer is None else "counts_log1p")  # without a warning

@@ -366,14 +366,15 @@ def test_labels_that_teach_nothing(cohort, labels):
 
 
 def test_genes_by_rule_column_list_or_mask(cohort):
+    fast = {"n_members": 1, "kinds": ["univariate"]}
     cohort.var["highly_variable"] = cohort.var["programme"]
     programme = cohort.var_names[cohort.var["programme"]].tolist()
     for genes in ("highly_variable", "programme", programme, programme[::-1], cohort.var["programme"].to_numpy()):
-        adata = learn(cohort.copy(), genes=genes)
+        adata = learn(cohort.copy(), genes=genes, **fast)
         assert gm.get.metric(adata).features == programme
-    assert len(gm.get.metric(learn(cohort.copy(), genes="all")).features) == cohort.n_vars
+    assert len(gm.get.metric(learn(cohort.copy(), genes="all", **fast)).features) == cohort.n_vars
     cohort.var["selected_genes"] = cohort.var["programme"]
-    assert gm.get.metric(learn(cohort)).features == programme
+    assert gm.get.metric(learn(cohort, **fast)).features == programme
     assert cohort.uns["groundmetric"]["params"]["genes"] == "selected_genes"
 
 
@@ -466,6 +467,15 @@ def test_values_that_are_not_finite_are_named(cohort, value):
         learn(cohort, n_cells=None)
     with pytest.raises(ValueError, match=f"points contain NaN or infinity.*feature '{gene}'"):
         learn(cohort, n_cells=None, genes="all")
+
+
+def test_values_of_cells_that_were_not_drawn_give_a_warning(cohort):
+    fast = {"n_cells": 10, "genes": "programme", "n_members": 1, "kinds": ["univariate"]}
+    row = int(np.argmin(learn(cohort.copy(), **fast).obs["groundmetric_sampled"]))
+    cohort.X = cohort.X.toarray()
+    cohort.X[row, cohort.var["programme"].to_numpy().argmax()] = np.nan
+    with pytest.warns(UserWarning, match=f"NaN or infinity in 1 of {cohort.n_obs} cells.*'{cohort.obs_names[row]}'"):
+        learn(cohort, **fast)
 
 
 def test_the_selection_of_features_is_reported(cohort, capsys):
