@@ -286,10 +286,8 @@ def learn(
             z, drawn = project(features.matrix, all_rows, columns, metric.components), np.isin(all_rows, rows)
             bad = np.flatnonzero(~np.isfinite(z).all(axis=1))
             if bad.size:
-                text = (
-                    f"the selected genes hold NaN or infinity in {bad.size} of {len(z)} cells, which were not drawn, "
-                )
-                text += f"e.g. {str(source.obs.index[bad[0]])!r}: fill the values and learn again, or drop the cells"
+                text = f"the selected genes hold NaN or infinity in {bad.size} of {len(z)} cells that were not learned "
+                text += f"from, e.g. {str(source.obs.index[bad[0]])!r}: fill the values and learn again, or drop them"
                 warnings.warn(text, UserWarning, stacklevel=2)
     result.obsm[f"X_{key_added}"] = z
     result.obs[f"{key_added}_sampled"] = drawn
