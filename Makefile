@@ -117,7 +117,7 @@ bench: .venv/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
 
 bench-scale: .venv/.bench
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/scale.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/run.py scale
 
 # Error rates, optimism and coverage of every reported number: docs/validity.md. `make validity QUICK=1` takes a twelfth of
 # the cohorts.

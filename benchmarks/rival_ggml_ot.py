@@ -1,6 +1,6 @@
 """Run ggml-ot 0.9.94 on one core; the last line on stdout is a JSON object.
 
-Runs inside the environment of `measuring.rival_python` and never imports groundmetric. The data are an
+Runs inside the environment of `training.rival_python` and never imports groundmetric. The data are an
 .npz with `points` (one row per point), `groups` (0, 0, ..., 1, 1, ...) and `labels` (one per
 group). For a fair single-core time the caller also sets OMP_NUM_THREADS=1 and pins a core.
 

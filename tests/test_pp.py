@@ -27,19 +27,7 @@ def test_the_rule_works_in_backed_mode(cohort, tmp_path):
     gm.pp.select_genes(backed, key_added="mine")
     gm.pp.select_genes(cohort)
     assert np.array_equal(backed.var["mine"], cohort.var["selected_genes"])
-    with pytest.raises(ValueError, match="backed AnnData"):
-        gm.pp.select_genes(backed, method="highly_variable")
     backed.file.close()
-
-
-def test_highly_variable_genes_are_those_of_scanpy(cohort):
-    gm.pp.select_genes(cohort, method="highly_variable", n_top_genes=20)
-    assert "highly_variable" not in cohort.var
-    sc.pp.highly_variable_genes(cohort, n_top_genes=20)
-    assert np.array_equal(cohort.var["selected_genes"], cohort.var["highly_variable"])
-    cohort.var["highly_variable"] = cohort.var_names == "PROG01"
-    gm.pp.select_genes(cohort, method="highly_variable")
-    assert cohort.var_names[cohort.var["selected_genes"]].tolist() == ["PROG01"]
 
 
 @pytest.mark.parametrize("layer", [None, "counts"])
@@ -48,20 +36,12 @@ def test_the_advice_for_raw_counts_works_and_keeps_the_counts(cohort, layer):
     with pytest.warns(UserWarning, match="raw counts") as caught:
         gm.pp.select_genes(cohort, layer=layer)
     with pytest.warns(UserWarning, match="raw counts"):
-        gm.tl.learn(cohort, "sample", "condition", layer=layer, max_epochs=1)
+        gm.tl.learn(cohort, "sample", "condition", layer=layer, n_members=1, kinds=["univariate"])
     for line in str(caught[0].message).splitlines()[1:]:
         exec(line.strip(), {"adata": cohort, "sc": sc})
     gm.pp.select_genes(cohort, layer="log1p" if layer is None else "counts_log1p")  # without a warning
     for matrix in (cohort.X, cohort.layers["counts"]):
         assert (matrix != counts).nnz == 0
-
-
-def test_wrong_methods_and_options(cohort):
-    with pytest.raises(ParameterError) as caught:
-        gm.pp.select_genes(cohort, method="best")
-    assert (caught.value.parameter, caught.value.value) == ("method", "best")
-    with pytest.raises(TypeError, match="n_top_genes"):
-        gm.pp.select_genes(cohort, n_top_genes=3)
 
 
 def test_subsample_cuts_in_place_or_copies(cohort, tmp_path):
@@ -88,6 +68,12 @@ def test_subsample_cuts_in_place_or_copies(cohort, tmp_path):
         assert (cohort.layers["counts"] != drawn.layers["counts"]).nnz == 0
     assert gm.pp.subsample(cohort, "sample", 10_000) is None
     assert cohort.n_obs == part.n_obs
+
+
+@pytest.mark.parametrize("function", [gm.pp.select_genes, gm.pp.subsample, gm.pp.spatial])
+def test_a_path_is_refused_with_the_remedy(function):
+    with pytest.raises(TypeError, match=r"adata is a str: .* anndata\.read_h5ad\(path\)"):
+        function("cells.h5ad", *([] if function is gm.pp.select_genes else ["sample"]))
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, True, "many"])
@@ -185,11 +171,18 @@ def test_space_goes_with_a_representation_or_with_marked_genes():
         ({"spatial_key": "X_spatial"}, "spatial_key is 'X_spatial', but obsm has no such entry: there are 'spatial'"),
         ({"use_rep": "X_pca"}, "use_rep is 'X_pca', but obsm has no such entry"),
         ({"use_rep": "spatial", "layer": "log"}, "which excludes layer"),
+        ({"spatial_key": "line"}, r"has shape \(128, 1\): expected two or three coordinates"),
+        ({"spatial_key": "hole"}, "NaN or infinity for 1 of 128 cells, e.g. in row 7"),
     ],
 )
 def test_invalid_options_of_spatial_are_refused(options, message):
+    adata = tissue(2)
+    if "spatial_key" in options and options["spatial_key"] != "X_spatial":
+        coordinates = adata.obsm["spatial"]
+        adata.obsm["line"] = coordinates[:, :1]
+        adata.obsm["hole"] = np.where(np.arange(128)[:, None] == 7, np.nan, coordinates)
     with pytest.raises(ValueError, match=message):
-        gm.pp.spatial(tissue(2), "sample", **options)
+        gm.pp.spatial(adata, "sample", **options)
 
 
 def test_spatial_warns_about_raw_counts(cohort):

@@ -22,9 +22,7 @@ def __dir__() -> list[str]:
 
 
 def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
-    """Return the metric that `tl.learn` has learned.
-
-    It is stored in `uns` and does not change if genes are dropped or reordered.
+    """Return the metric that `tl.learn` has learned, from `uns`.
 
     Parameters
     ----------
@@ -36,7 +34,7 @@ def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
     Returns
     -------
     GroundMetric
-        The metric with the names of its genes; `metric.save(path)` writes it to a file.
+        The metric with the names of its genes, even if genes of `adata` were dropped or reordered.
 
     Examples
     --------
@@ -102,8 +100,7 @@ def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row per sample; a copy. Columns are the same samples for `tl.samples`, the training samples for
-        `tl.transfer`.
+        A copy, with a row per sample and a column per sample (`tl.samples`) or training sample (`tl.transfer`).
 
     Examples
     --------
@@ -123,7 +120,6 @@ def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
                 "the key_added of tl.learn as key"
             )
         values = np.array(source.representation(f"X_{key}_distances")[:])
-        training = source.uns_entry(key).get("training_samples")
+        columns = source.uns_entry(key).get("training_samples")
         rows = source.obs.index
-    columns = rows if training is None else pd.Index([str(name) for name in training])
-    return pd.DataFrame(values, rows, columns)
+    return pd.DataFrame(values, rows, rows if columns is None else pd.Index([str(name) for name in columns]))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
 from ._anndata.cohort import SELECTED, Samples, above_average, check_draw, draw, samples_of
-from ._anndata.source import Source, layout, moments, read, warn_of_counts
-from ._internal.validation import ParameterError, check_number, need
+from ._anndata.source import Source, check_anndata, moments, read, warn_of_counts
+from ._internal.validation import ParameterError, check_number
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,34 +22,21 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def select_genes(
-    adata: AnnData,
-    *,
-    method: str = "variance",
-    layer: str | None = None,
-    key_added: str = SELECTED,
-    **options: Any,
-) -> None:
-    """Mark the genes to learn from in `var`.
+def select_genes(adata: AnnData, *, layer: str | None = None, key_added: str = SELECTED) -> None:
+    """Mark the genes with a variance above the average over all cells (the paper's rule, for genes on a log scale).
 
     By default, `tl.learn` uses the genes marked in ``var["selected_genes"]``; with another `key_added`, pass its name
-    as `genes`. For an unbiased test on held-out samples, select genes in the training samples only; functions with
-    cross-validation do so.
+    as `genes`. For an unbiased test on held-out samples, select genes in the training samples only. After
+    `sc.pp.highly_variable_genes`, give `tl.learn` ``genes="highly_variable"`` instead.
 
     Parameters
     ----------
     adata : AnnData
         Cells, in memory or backed.
-    method : {"variance", "highly_variable"}, default="variance"
-        "variance": genes with a variance over all cells above the average (the paper's rule). It is for genes on a log
-        scale; the variance of a marker or a measurement depends on its unit. "highly_variable":
-        ``var["highly_variable"]``, or the result of `sc.pp.highly_variable_genes` if that does not exist.
     layer : str or None, default=None
         Layer with the values; None: X.
     key_added : str, default="selected_genes"
         Column of `var` and entry of `uns` for the results.
-    **options : dict
-        Options of `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``, which is then run again.
 
     Notes
     -----
@@ -66,27 +53,13 @@ def select_genes(
     >>> int(adata.var["selected_genes"].sum())
     89
     """
-    if method == "variance":
-        if options:
-            raise TypeError(f"{sorted(options)} are options of method='highly_variable', not of 'variance'")
-        with Source(adata) as source:
-            statistics = moments(source.matrix(layer), np.arange(adata.n_obs))
-        warn_of_counts(statistics.looks_raw, layer, stacklevel=3)
-        adata.var[key_added] = above_average(statistics.variance, adata.var_names)
-    elif method != "highly_variable":
-        raise ParameterError("method", method, ": expected 'variance' or 'highly_variable'")
-    elif "highly_variable" in adata.var and not options:
-        adata.var[key_added] = adata.var["highly_variable"].to_numpy(dtype=bool)
-    elif adata.isbacked:
-        raise ValueError("scanpy cannot select genes of a backed AnnData: load it, or use method='variance'")
-    else:
-        need("scanpy")
-        import scanpy as sc
-
-        table = sc.pp.highly_variable_genes(adata, layer=layer, inplace=False, **options)
-        adata.var[key_added] = table["highly_variable"].to_numpy()
-    selected = int(np.count_nonzero(adata.var[key_added]))
-    adata.uns[key_added] = {"method": method, "n_selected": selected, "n_genes": adata.n_vars}
+    check_anndata(adata)
+    with Source(adata) as source:
+        statistics = moments(source.matrix(layer), np.arange(adata.n_obs))
+    warn_of_counts(statistics.looks_raw, layer, stacklevel=3)
+    mask = above_average(statistics, adata.var_names)
+    adata.var[key_added] = mask
+    adata.uns[key_added] = {"method": "variance", "n_selected": int(mask.sum()), "n_genes": adata.n_vars}
 
 
 @overload
@@ -115,8 +88,7 @@ def subsample(
     random_state : int, default=0
         Seed of the draw.
     copy : bool, default=False
-        Whether to return the drawn cells and not change `adata`. In backed mode only the drawn cells are read into
-        memory.
+        Whether to return the drawn cells in memory and not change `adata`.
 
     Returns
     -------
@@ -131,24 +103,17 @@ def subsample(
     >>> adata.obs["sample"].value_counts().tolist()
     [10, 10, 10, 10]
     """
+    check_anndata(adata)
     check_draw(n, random_state, "n")
     rows = draw(samples_of(adata.obs, sample_key), n, random_state)
+    if copy and adata.isbacked:
+        return adata[rows].to_memory()
     if copy:
-        return _read_cells(adata, rows) if adata.isbacked else adata[rows].copy()
+        return adata[rows].copy()
     if adata.isbacked:
         raise ValueError("a backed AnnData cannot be changed in place: adata = pp.subsample(adata, …, copy=True)")
     adata._inplace_subset_obs(rows)
     return None
-
-
-def _read_cells(adata: Any, rows: np.ndarray) -> Any:
-    """Return rows of a backed AnnData; anndata itself would load all cells of a matrix stored by columns."""
-    part = adata[rows]
-    if layout(adata.X) != "csc" or adata.raw is not None:
-        return part.to_memory()
-    axes = ("obs", "var", "uns", "obsm", "varm", "obsp", "varp")
-    layers = {name: part.layers[name] for name in part.layers if name is not None}  # from anndata 0.13 on, X is one
-    return type(adata)(read(adata.X, rows), layers=layers, **{name: getattr(part, name) for name in axes})
 
 
 def spatial(
@@ -164,8 +129,8 @@ def spatial(
 ) -> None:
     """Combine the values of each cell with its position, or with the mean values of its neighbours, in one array.
 
-    Distances between rows then also compare the arrangement of cells. They use the given weight; `tl.learn` with
-    ``use_rep="X_spatial"`` learns its own weights.
+    Distances between rows then also compare the arrangement of cells. `tl.learn` with ``use_rep="X_spatial"`` learns
+    its own weights.
 
     Parameters
     ----------
@@ -207,13 +172,33 @@ def spatial(
     >>> adata.obsm["X_spatial"].shape
     (426, 91)
     """
+    check_anndata(adata)
     check_number("weight", weight, low=0, high=1)
     if n_neighbors is not None:
         check_number("n_neighbors", n_neighbors, low=1, whole=True)
     samples = samples_of(adata.obs, sample_key)
     with Source(adata) as source:
-        coordinates = check_coordinates(source.representation(spatial_key, "spatial_key"), spatial_key)
-        values = _values_of_cells(source, adata.n_obs, layer, use_rep)
+        coordinates = np.asarray(source.representation(spatial_key, "spatial_key"), dtype=np.float64)
+        if coordinates.shape[1] not in (2, 3):
+            raise ValueError(
+                f"obsm[{spatial_key!r}] has shape {coordinates.shape}: expected two or three coordinates per cell"
+            )
+        bad = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
+        if bad.size:
+            raise ValueError(
+                f"obsm[{spatial_key!r}] holds NaN or infinity for {bad.size} of {adata.n_obs} cells, e.g. in row "
+                f"{bad[0]}: drop these cells"
+            )
+        rows = np.arange(adata.n_obs)
+        if use_rep is not None:
+            if layer is not None:
+                raise ParameterError("use_rep", use_rep, ", which excludes layer: leave it out")
+            values = read(source.representation(use_rep), rows)
+        else:
+            marked = source.var[SELECTED].to_numpy(dtype=bool) if SELECTED in source.var.columns else None
+            values = read(source.matrix(layer), rows, None if marked is None else np.flatnonzero(marked))
+            warn_of_counts(moments(values, rows).looks_raw, layer, stacklevel=3)
+        values = np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
     if n_neighbors is None:
         space = standardised_coordinates(coordinates, samples, spatial_key)
     else:
@@ -224,41 +209,10 @@ def spatial(
     adata.uns[key_added] = {**parameters, "spatial_key": spatial_key, "n_values": values.shape[1]}
 
 
-def _values_of_cells(source: Source, n_cells: int, layer: str | None, use_rep: str | None) -> np.ndarray:
-    """Return the values of all cells: a representation, or the marked genes (all genes without marks)."""
-    rows = np.arange(n_cells)
-    if use_rep is not None:
-        if layer is not None:
-            raise ParameterError("use_rep", use_rep, ", which excludes layer: leave it out")
-        return np.asarray(read(source.representation(use_rep), rows), dtype=np.float64)
-    marked = source.var[SELECTED].to_numpy(dtype=bool) if SELECTED in source.var.columns else None
-    values = read(source.matrix(layer), rows, None if marked is None else np.flatnonzero(marked))
-    warn_of_counts(moments(values, rows).looks_raw, layer, stacklevel=4)
-    return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
-
-
-def check_coordinates(coordinates: np.ndarray, spatial_key: str) -> np.ndarray:
-    """Return an array of finite coordinates in two or three dimensions."""
-    array = np.asarray(coordinates, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] not in (2, 3):
-        raise ValueError(f"obsm[{spatial_key!r}] has shape {array.shape}: expected two or three coordinates per cell")
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if bad.size:
-        raise ValueError(
-            f"obsm[{spatial_key!r}] holds NaN or infinity for {bad.size} of {len(array)} cells, e.g. in row {bad[0]}: "
-            "drop these cells"
-        )
-    return array
-
-
 def standardised_coordinates(coordinates: np.ndarray, samples: Samples, spatial_key: str) -> np.ndarray:
     """Return coordinates relative to the centre of their sample, in units of their root mean square distance from it.
 
     They do not depend on the origin and unit of a slide, but on its orientation.
-
-    >>> samples = Samples(np.array(["a"]), np.zeros(2, int))
-    >>> standardised_coordinates(np.array([[100.0, 7.0], [300.0, 7.0]]), samples, "spatial").tolist()
-    [[-1.0, 0.0], [1.0, 0.0]]
     """
     standardised = np.empty_like(coordinates)
     for name, rows in zip(samples.names, samples.rows, strict=True):
@@ -274,21 +228,14 @@ def standardised_coordinates(coordinates: np.ndarray, samples: Samples, spatial_
 
 
 def neighborhood_means(values: np.ndarray, coordinates: np.ndarray, samples: Samples, n_neighbors: int) -> np.ndarray:
-    """Return mean values of the nearest other cells of the sample; of the cell itself if it is alone.
-
-    >>> samples = Samples(np.array(["a"]), np.zeros(3, int))
-    >>> positions = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])
-    >>> neighborhood_means(np.array([[1.0], [2.0], [9.0]]), positions, samples, 1).ravel().tolist()
-    [2.0, 1.0, 2.0]
-    """
+    """Return mean values of the nearest other cells of the sample; of the cell itself if it is alone."""
     means = np.empty(values.shape)
     for rows in samples.rows:
         count = min(n_neighbors, rows.size - 1)
         if count == 0:
             means[rows] = values[rows]
             continue
-        tree = cKDTree(coordinates[rows])
-        _, nearest = tree.query(coordinates[rows], count + 1)
+        nearest = cKDTree(coordinates[rows]).query(coordinates[rows], count + 1)[1]
         # The nearest cell is usually the cell itself, but cells with equal coordinates may displace it.
         is_self = nearest == np.arange(rows.size)[:, None]
         is_self[~is_self.any(axis=1), -1] = True
@@ -301,8 +248,5 @@ def neighborhood_means(values: np.ndarray, coordinates: np.ndarray, samples: Sam
 
 def side_by_side(values: np.ndarray, space: np.ndarray, weight: float) -> np.ndarray:
     """Concatenate values and space; space has the share `weight` of the mean squared distance between two cells."""
-    return np.hstack([np.sqrt(1.0 - weight) * _of_unit_spread(values), np.sqrt(weight) * _of_unit_spread(space)])
-
-
-def _of_unit_spread(values: np.ndarray) -> np.ndarray:
-    return values / (float(np.sqrt(values.var(axis=0).sum())) or 1.0)
+    shares = ((1.0 - weight, values), (weight, space))
+    return np.hstack([np.sqrt(share) * (x / (float(np.sqrt(x.var(axis=0).sum())) or 1.0)) for share, x in shares])

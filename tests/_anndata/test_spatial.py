@@ -5,12 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from groundmetric._anndata.cohort import Samples
-from groundmetric.pp import (
-    check_coordinates,
-    neighborhood_means,
-    side_by_side,
-    standardised_coordinates,
-)
+from groundmetric.pp import neighborhood_means, side_by_side, standardised_coordinates
 
 RANDOM = np.random.default_rng(0)
 CODES = RANDOM.integers(0, 3, 60)
@@ -73,21 +68,6 @@ def test_the_weight_is_the_share_of_space_in_squared_distances(weight):
     joint = side_by_side(1000.0 * VALUES, COORDINATES, weight)
     squares = np.square(joint[:, None] - joint[None])
     assert squares[..., 4:].sum() / squares.sum() == pytest.approx(weight, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("coordinates", "message"),
-    [
-        (np.zeros((60, 1)), r"has shape \(60, 1\): expected two or three coordinates"),
-        (
-            np.where(np.arange(60)[:, None] == 7, np.nan, COORDINATES),
-            "NaN or infinity for 1 of 60 cells, e.g. in row 7",
-        ),
-    ],
-)
-def test_invalid_coordinates_are_refused(coordinates, message):
-    with pytest.raises(ValueError, match=message):
-        check_coordinates(coordinates, "spatial")
 
 
 def test_cells_with_equal_coordinates_are_refused():

@@ -366,15 +366,16 @@ def test_labels_that_teach_nothing(cohort, labels):
 
 
 def test_genes_by_rule_column_list_or_mask(cohort):
+    fast = {"n_members": 1, "kinds": ["univariate"]}
     cohort.var["highly_variable"] = cohort.var["programme"]
     programme = cohort.var_names[cohort.var["programme"]].tolist()
     for genes in ("highly_variable", "programme", programme, programme[::-1], cohort.var["programme"].to_numpy()):
-        adata = learn(cohort.copy(), genes=genes)
+        adata = learn(cohort.copy(), genes=genes, **fast)
         assert gm.get.metric(adata).features == programme
-    assert len(gm.get.metric(learn(cohort.copy(), genes="all")).features) == cohort.n_vars
-    gm.pp.select_genes(cohort, method="highly_variable")
-    assert gm.get.metric(learn(cohort)).features == programme
-    assert cohort.uns["groundmetric"]["params"]["genes"] == "highly_variable"
+    assert len(gm.get.metric(learn(cohort.copy(), genes="all", **fast)).features) == cohort.n_vars
+    cohort.var["selected_genes"] = cohort.var["programme"]
+    assert gm.get.metric(learn(cohort, **fast)).features == programme
+    assert cohort.uns["groundmetric"]["params"]["genes"] == "selected_genes"
 
 
 def test_a_mask_with_names_marks_the_genes_of_these_names(cohort):
@@ -387,12 +388,11 @@ def test_a_mask_with_names_marks_the_genes_of_these_names(cohort):
 
 
 def test_marks_of_select_genes_are_found_in_a_file(cohort, tmp_path):
-    cohort.var["highly_variable"] = cohort.var["programme"]
-    gm.pp.select_genes(cohort, method="highly_variable")
+    gm.pp.select_genes(cohort)
     cohort.write_h5ad(tmp_path / "cells.h5ad")
     part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", **FAST)
-    assert part.var["programme"].all()
-    assert part.uns["groundmetric"]["params"]["genes"] == "highly_variable"
+    assert part.var_names.equals(cohort.var_names[cohort.var["selected_genes"]])
+    assert part.uns["groundmetric"]["params"]["genes"] == "variance"
 
 
 @pytest.mark.parametrize(
@@ -420,6 +420,44 @@ def test_invalid_genes_are_refused(cohort, genes, message):
         learn(cohort, genes=genes)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [{"genes": 5.5}, {"genes": True}, {"genes": []}, {"key_added": "a/b"}, {"key_added": None}, {"order": "ab"}],
+)
+def test_values_of_the_wrong_kind_are_named(cohort, option):
+    with pytest.raises(ParameterError) as caught:
+        learn(cohort, **option)
+    assert {caught.value.parameter: caught.value.value} == option
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("seed", "'random_state'"), ("n_top_genes", "(genes=…)"), ("batch", "'batch_key'"), ("groups", "'group_key'")],
+)
+def test_options_of_other_packages_give_a_hint(cohort, name, hint):
+    with pytest.raises(TypeError, match=re.escape(hint)):
+        learn(cohort, **{name: "batch"})
+
+
+@pytest.mark.parametrize("method", ["ensemble", "ggml"])
+def test_a_label_of_its_own_for_each_sample_is_refused(cohort, method):
+    cohort.obs["age"] = 20 + cohort.obs["sample"].cat.codes.astype(int)
+    with pytest.raises(ParameterError) as caught:
+        gm.tl.learn(cohort, "sample", "age", method=method)
+    assert (caught.value.parameter, caught.value.remedy) == ("label_key", {"target": "ordered"})
+    cohort.obs.loc[cohort.obs["sample"] == "S02", "age"] = 20  # S01 and S02 have one label
+    with pytest.raises(ParameterError) as caught:
+        gm.tl.learn(cohort, "sample", "age")
+    assert (caught.value.parameter, caught.value.remedy) == ("label_key", {"target": "ordered"})
+
+
+def test_marks_other_than_true_and_false_are_refused(cohort):
+    cohort.var["selected_genes"] = "yes"
+    with pytest.raises(ParameterError, match=r"var\['selected_genes'\] holds") as caught:
+        learn(cohort)
+    assert caught.value.parameter == "genes"
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_named(cohort, value):
     cohort.X = cohort.X.toarray()
@@ -429,6 +467,15 @@ def test_values_that_are_not_finite_are_named(cohort, value):
         learn(cohort, n_cells=None)
     with pytest.raises(ValueError, match=f"points contain NaN or infinity.*feature '{gene}'"):
         learn(cohort, n_cells=None, genes="all")
+
+
+def test_values_of_cells_that_were_not_drawn_give_a_warning(cohort):
+    fast = {"n_cells": 10, "genes": "programme", "n_members": 1, "kinds": ["univariate"]}
+    row = int(np.argmin(learn(cohort.copy(), **fast).obs["groundmetric_sampled"]))
+    cohort.X = cohort.X.toarray()
+    cohort.X[row, cohort.var["programme"].to_numpy().argmax()] = np.nan
+    with pytest.warns(UserWarning, match=f"NaN or infinity in 1 of {cohort.n_obs} cells.*'{cohort.obs_names[row]}'"):
+        learn(cohort, **fast)
 
 
 def test_the_selection_of_features_is_reported(cohort, capsys):
@@ -491,7 +538,7 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
 @pytest.mark.parametrize("options", [{"cost": "manhattan"}, {"form": gm.learning.Mapped("anything")}])
 def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
     with pytest.raises(ParameterError) as caught:
-        make_learner("ggml", options, 0)
+        make_learner("ggml", options)
     assert {caught.value.parameter: caught.value.value} == options
 
 
@@ -527,6 +574,7 @@ def test_genes_may_be_a_number_of_the_most_variable(cohort):
     values = cohort.X.toarray() if hasattr(cohort.X, "toarray") else cohort.X
     expected = cohort.var_names[np.sort(np.argsort(-values.var(axis=0), kind="stable")[:12])]
     assert gm.get.metric(cohort).features == expected.tolist()
+    assert cohort.uns["groundmetric"]["params"]["genes"] == 12  # from which reports repeat the selection
     with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, "sample", "condition", genes=0)
     assert (caught.value.parameter, caught.value.value) == ("genes", 0)

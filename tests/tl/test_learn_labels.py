@@ -71,15 +71,6 @@ def test_ordered_categories_keep_their_order(cohort):
     assert names["scores"]["r2"] == ranks["scores"]["r2"] <= 1.0
 
 
-# Five samples in two batches.
-@pytest.mark.filterwarnings("ignore:.* distributions lack a distribution of the same label")
-def test_cells_are_judged_by_the_same_learner_and_batches(cohort):
-    ordered(cohort, ["none", "mild", "bad"])
-    gm.tl.learn(cohort, "sample", "stage", target="ordered", batch_key="batch", **QUICK)
-    gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1)
-    assert cohort.obs["groundmetric_accuracy"].between(0.0, 1.0).all()
-
-
 def test_targets_other_than_a_column_are_refused(cohort):
     with pytest.raises(ParameterError) as caught:
         gm.tl.learn(cohort, "sample", "condition", target="distances", **QUICK)

@@ -71,18 +71,12 @@ def test_the_genes_that_tell_the_conditions_apart_are_found(cohort):
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")
-def test_samples_without_a_label_and_held_out_samples(cohort, monkeypatch):
+def test_samples_without_a_label_are_projected(cohort):
     missing = cohort.obs["sample"].isin(["S01"])
     cohort.obs["condition"] = cohort.obs["condition"].astype(object).mask(missing)
     with pytest.warns(UserWarning, match="without a label"):
         gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
     assert cohort.obsm["X_groundmetric"].shape[0] == cohort.n_obs
-    turns = []
-    monkeypatch.setattr(
-        "groundmetric.tl.relevance.draw", lambda *arguments: (turns.append(arguments[3:]), draw(*arguments))[1]
-    )
-    gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1, n_neighbors=5)
-    assert {(), *((epoch,) for epoch in range(1, OPTIONS["max_epochs"]))} == set(turns)
 
 
 def test_all_cells_cannot_be_resampled(cohort):
@@ -91,7 +85,7 @@ def test_all_cells_cannot_be_resampled(cohort):
     assert (caught.value.parameter, caught.value.value) == ("n_cells", None)
 
 
-FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 10}
+FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 16}
 
 
 class Stopped(Exception):
@@ -128,19 +122,19 @@ def assert_same(first_result, second):
     [
         {},
         {"neighbors": Nearest(refresh=1)},
-        {"stopping": EarlyStopping(tol=0.0, validation_fraction=0.3), "batch_key": "batch"},
+        {"stopping": EarlyStopping(tol=0.0, validation_fraction=0.3), "batch_key": "batch", "batch_size": 10},
     ],
     ids=["plain", "nearest", "validation, batches"],
 )
 def test_an_interrupted_run_continues_to_the_same_result(cohort, tmp_path, options):
     cohort.obs["batch"] = cohort.obs["sample"].cat.codes.to_numpy() // 2 % 2
-    complete = learn(cohort, **FRESH, **options)
+    complete = learn(cohort, **{**FRESH, **options})
     n_writes = stopped_after(-1, cohort, **options, checkpoint=Checkpoint(tmp_path / "whole", every=0.0))
     assert n_writes > FRESH["max_epochs"]  # within epochs, too
     for stop in range(1, n_writes + 1, 1 if not options else 5):
         state = tmp_path / str(stop)
         assert stopped_after(stop, cohort, **options, checkpoint=Checkpoint(state, every=0.0)) == stop
-        assert_same(learn(cohort, **FRESH, **options, checkpoint=Checkpoint(state, every=0.0)), complete)
+        assert_same(learn(cohort, **{**FRESH, **options}, checkpoint=Checkpoint(state, every=0.0)), complete)
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")

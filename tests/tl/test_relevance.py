@@ -1,4 +1,4 @@
-"""tl.cell_relevance and tl.average: relevance of cells, and its relation to their types."""
+"""tl.cell_relevance: relevance of cells, and its relation to their types."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from sklearn.metrics import roc_auc_score
 import groundmetric as gm
 from groundmetric._internal.validation import ParameterError
 from groundmetric.interpret.flows import partners
-from groundmetric.tl import relevance as held_out
 
 
 @pytest.fixture(scope="module")
@@ -90,67 +89,20 @@ def test_fewer_partners_and_more_threads(judged):
     )
     assert correlation[0, 1] > 0.9
     with pytest.raises(ParameterError) as caught:
-        gm.tl.cell_relevance(adata, method="guess")
-    assert (caught.value.parameter, caught.value.value) == ("method", "guess")
+        gm.tl.cell_relevance(adata, max_partners=0)
+    assert (caught.value.parameter, caught.value.value) == ("max_partners", 0)
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """Features, rows, samples and labels of every fit."""
-    seen, fit = [], held_out.fit
-
-    def spy(features, rows, annotations, learner, **options):
-        seen.append((features, rows, annotations.samples, annotations.labels))
-        return fit(features, rows, annotations, learner, **options)
-
-    monkeypatch.setattr(held_out, "fit", spy)
-    return seen
-
-
-def test_cells_are_judged_by_metrics_that_were_learned_without_their_sample(trained, calls, monkeypatch):
-    tested, project = [], held_out.project
-
-    def spy(matrix, rows, columns, components):
-        tested.append(rows)
-        return project(matrix, rows, columns, components)
-
-    monkeypatch.setattr(held_out, "project", spy)
-    gm.pp.select_genes(trained)  # a mark that all samples have a part in, and that may not be used
-    gm.tl.cell_relevance(trained, method="held_out", n_folds=2, n_repeats=2, n_neighbors=30)
-    assert len(calls) == len(tested) == 4
-    samples = trained.obs["sample"].to_numpy()
-    turns = np.zeros(trained.n_obs)
-    for (features, rows, _, labels), cells in zip(calls, tested, strict=True):
-        assert features.mask is None
-        assert not set(samples[rows]) & set(samples[cells])
-        assert set(labels.index) == set(samples[rows])
-        turns[cells] += 1
-    assert (turns == 2).all()
-    disease = trained.obs["condition"] == "disease"
-    accuracy = trained.obs.loc[disease].groupby("programme")["groundmetric_accuracy"].mean()
-    assert accuracy[True] > 0.9
-    assert accuracy[True] > accuracy[False] + 0.2
-    assert (trained.obs["groundmetric_involved"] == (trained.obs["groundmetric_accuracy"] >= 0.9)).all()
-
-
-def test_groups_of_samples_stay_together(trained, calls):
-    trained.obs["pair"] = trained.obs["sample"].map({f"S{k:02d}": f"pair{(k - 1) % 5}" for k in range(1, 11)})
-    gm.tl.cell_relevance(trained, method="held_out", n_folds=2, n_repeats=1, group_key="pair", genes="all")
-    pair = trained.obs.drop_duplicates("sample").set_index("sample")["pair"]
-    first, second = (set(pair[labels.index]) for *_, labels in calls)
-    assert not first & second
-    with pytest.raises(ValueError, match="a sample needs exactly one"):
-        gm.tl.cell_relevance(trained, method="held_out", group_key="cell_type")
-
-
-def test_marks_of_unknown_origin_cannot_be_used_again(trained, calls):
-    gm.tl.learn(trained, "sample", "condition", genes="programme", n_cells=30, max_epochs=2)
-    options = {"method": "held_out", "n_folds": 2, "n_repeats": 1, "n_neighbors": 10}
-    with pytest.raises(ValueError, match="cannot be repeated without the held-out samples"):
-        gm.tl.cell_relevance(trained, **options)
-    gm.tl.cell_relevance(trained, genes=["PROG01", "PROG02", "PROG03", "PROG04", "PROG05"], **options)
-    gm.tl.cell_relevance(trained, genes="highly_variable", **options)
-    assert [features.rule for features, *_ in calls] == ["given"] * 2 + ["highly_variable"] * 2
+def test_numbers_are_divided_into_halves(cohort):
+    cohort.obs["age"] = cohort.obs["sample"].cat.codes.astype(float)  # the diseased are in the upper half
+    gm.tl.learn(cohort, "sample", "age", target="ordered", n_cells=30, n_members=2, kinds=["univariate"])
+    gm.tl.cell_relevance(cohort)
+    numbers = cohort.obs["groundmetric_relevance"].copy()
+    assert numbers.notna().tolist() == cohort.obs["groundmetric_sampled"].tolist()
+    entry = cohort.uns["groundmetric"]
+    entry["labels"]["labels"] = np.repeat(["control", "disease"], 5).astype(object)
+    gm.tl.cell_relevance(cohort)
+    np.testing.assert_array_equal(cohort.obs["groundmetric_relevance"], numbers)
 
 
 def test_samples_without_a_label_are_not_judged(cohort):
@@ -158,8 +110,5 @@ def test_samples_without_a_label_are_not_judged(cohort):
     with pytest.warns(UserWarning, match="samples without a label in .*: 1 of 10"):
         gm.tl.learn(cohort, "sample", "known", n_cells=30, max_epochs=2)
     gm.tl.cell_relevance(cohort)
-    gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1)
     hidden = cohort.obs["sample"] == "S01"
-    assert cohort.obs["groundmetric_accuracy"].isna().tolist() == hidden.tolist()
     assert cohort.obs.loc[hidden, "groundmetric_relevance"].isna().all()
-    assert not cohort.obs.loc[hidden, "groundmetric_involved"].any()

@@ -1,4 +1,4 @@
-"""tl.samples, tl.average and tl.trajectory: a row per sample, ready for scanpy."""
+"""tl.samples and tl.trajectory: a row per sample, ready for scanpy."""
 
 import anndata as ad
 import numpy as np
@@ -174,11 +174,23 @@ def test_another_column_of_samples_and_of_types(trained):
     with pytest.raises(ParameterError) as caught:
         gm.tl.samples(trained, n_neighbors=1)
     assert (caught.value.parameter, caught.value.value) == ("n_neighbors", 1)
+    with pytest.raises(ParameterError) as caught:
+        gm.tl.samples(trained, n_landmarks=0)
+    assert (caught.value.parameter, caught.value.value) == ("n_landmarks", 0)
 
 
 def test_samples_without_drawn_cells_are_named(trained):
     trained.obs["groundmetric_sampled"] &= trained.obs["sample"] != "S03"
     with pytest.raises(ValueError, match="sample 'S03' lacks drawn cells"):
+        gm.tl.samples(trained)
+
+
+def test_results_of_samples_are_not_cells(table, trained):
+    for function in (gm.tl.samples, gm.get.metric, gm.tl.cell_relevance):
+        with pytest.raises(ValueError, match="adata has a row per sample and no metric: give the cells"):
+            function(table.copy())
+    del trained.obs["groundmetric_sampled"]
+    with pytest.raises(ValueError, match=r"adata lacks .* obs\['groundmetric_sampled'\]: run tl\.learn"):
         gm.tl.samples(trained)
 
 
@@ -211,44 +223,6 @@ def test_roots_that_cannot_be(table, learned):
         gm.tl.trajectory(table.copy(), "contrl")
     with pytest.raises(ValueError, match=r"pass the AnnData that tl\.samples returns"):
         gm.tl.trajectory(learned, "control")
-
-
-def distances(z):
-    return np.linalg.norm(z[:, None] - z, axis=2)
-
-
-@pytest.mark.parametrize("use_rep", [None, "X_mine"])
-def test_an_average_lies_between_the_learned_and_the_euclidean_distance(trained, use_rep):
-    trained = trained[:80].copy()
-    trained.obsm["X_mine"] = trained.X[:, :20].toarray()
-    squares = {}
-    for weight in (0.0, 0.3, 1.0):
-        gm.tl.average(trained, weight, use_rep=use_rep, n_pcs=10)
-        squares[weight] = distances(trained.obsm["X_groundmetric_average"]) ** 2
-    np.testing.assert_allclose(squares[0.3], 0.7 * squares[0.0] + 0.3 * squares[1.0], atol=1e-9)
-    for weight, expected in ((0.0, "X_groundmetric"), (1.0, "X_mine")):
-        np.testing.assert_allclose(squares[weight].mean(), 1.0)
-        if use_rep or weight == 0.0:
-            plain = distances(trained.obsm[expected].astype(float)) ** 2
-            np.testing.assert_allclose(squares[weight], plain / plain.mean(), atol=1e-9)
-
-
-def test_scanpy_takes_the_average_and_sees_condition_and_type(trained):
-    gm.tl.average(trained, key_added="X_between")
-    sc.pp.neighbors(trained, use_rep="X_between", n_neighbors=10, method="gauss")
-    links = trained.obsp["connectivities"].tocoo()
-    ill = (trained.obs["programme"]).to_numpy()
-    kind = trained.obs["cell_type"].cat.codes.to_numpy()
-    assert np.mean(ill[links.row] == ill[links.col]) > 0.95
-    assert np.mean(kind[links.row] == kind[links.col]) > 0.8
-
-
-def test_weights_and_genes_that_cannot_be(trained):
-    with pytest.raises(ParameterError) as caught:
-        gm.tl.average(trained, 1.5)
-    assert (caught.value.parameter, caught.value.value) == ("weight", 1.5)
-    with pytest.raises(ValueError, match="lacks genes of the metric"):
-        gm.tl.average(trained[:, :5].copy())
 
 
 def test_pseudotime_along_a_line_is_the_order_on_it():

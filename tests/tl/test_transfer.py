@@ -198,20 +198,12 @@ def test_training_from_a_file(plain, halves, kind, tmp_path, write_zarr):
     assert result.obsm["groundmetric_probabilities"].equals(plain[0].obsm["groundmetric_probabilities"])
 
 
-def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path):
-    train, new = halves
-    metric = gm.get.metric(train)
+def test_a_metric_without_samples_is_refused(halves, tmp_path):
+    metric = gm.get.metric(halves[0])
     metric.save(tmp_path / "metric.gm")
     for trained in (metric, tmp_path / "metric.gm"):
-        result, cells = transfer(new, trained, sample_key="sample")
-        np.testing.assert_array_equal(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"])
-        assert result.obs_names.tolist() == plain[0].obs_names.tolist()
-        assert "groundmetric_predicted" not in result.obs
-    with pytest.raises(ParameterError) as caught:
-        transfer(new, metric)
-    assert (caught.value.parameter, caught.value.value) == ("sample_key", None)
-    with pytest.raises(ValueError, match="lacks feature names"):
-        transfer(new, gm.GroundMetric(metric.components))
+        with pytest.raises(ValueError, match="is a metric without labels: give the AnnData of"):
+            transfer(halves[1], trained)
 
 
 def test_backed_new_cells(plain, halves, tmp_path):
@@ -224,7 +216,7 @@ def test_backed_new_cells(plain, halves, tmp_path):
     )
     assert backed.obsm["X_groundmetric"].shape == (new.n_obs, gm.get.metric(train).n_components)
     backed.file.close()
-    with pytest.raises(TypeError, match=r"anndata\.read_h5ad\(path, backed='r'\)"):
+    with pytest.raises(TypeError, match=r"anndata\.read_h5ad\(path\)"):
         gm.tl.transfer(tmp_path / "new.h5ad", train)
 
 
@@ -271,6 +263,24 @@ def test_values_on_another_scale_are_an_error_unless_forced(halves):
     with pytest.raises(ParameterError) as caught:
         transfer(new, train, max_missing=20)
     assert (caught.value.parameter, caught.value.value) == ("max_missing", 20)
+
+
+def test_new_cells_that_are_not_finite_are_named(halves):
+    train, new = halves[0], halves[1].copy()
+    new.X = new.X.toarray()
+    gene = gm.get.metric(train).features[0]
+    new.X[3, new.var_names.get_loc(gene)] = np.nan
+    drawn = transfer(halves[1], train)[1].obs["groundmetric_sampled"]
+    assert not drawn.all()
+    with pytest.raises(ValueError, match=f"values are NaN or infinite in 1 of .* features, e.g. '{gene}'"):
+        gm.tl.transfer(new, train, n_cells=None)
+    row = int(np.argmin(drawn))  # a cell that is projected only
+    new.X[[3, row]] = new.X[[row, 3]]
+    with pytest.raises(ValueError, match=f"NaN or infinity in 1 of {new.n_obs} cells, e.g. '{new.obs_names[row]}'"):
+        transfer(new, train)
+    with pytest.raises(ParameterError) as caught:
+        transfer(halves[1], train, n_neighbors=0)
+    assert (caught.value.parameter, caught.value.value) == ("n_neighbors", 0)
 
 
 def test_after_learning_from_raw_counts_these_are_the_scale(halves):

@@ -1,7 +1,4 @@
-"""Cells as a cohort: samples, labels, groups and batches from columns of `obs`, selected genes, problems of the design.
-
-Also labelled Distributions for an evaluation, and the modalities of a MuData.
-"""
+"""Cells as a cohort: samples, labels, patients and batches from `obs`, selected genes, problems of the design."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import os
 import re
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,12 +21,8 @@ from ..learning.labels import Ordered, resolve_target
 from ..modalities import CELL
 from .source import PANEL, Moments, Source, list_names, moments, read, warn_of_counts
 
-if TYPE_CHECKING:
-    from .source import Source
-
-# Column of `var` in which pp.select_genes stores its mask.
-SELECTED = "selected_genes"
-RULES = ("variance", "highly_variable", "all")
+# Column of `var` in which pp.select_genes stores its mask, and the column of `obs` that has cell types by default.
+SELECTED, CELL_TYPE = "selected_genes", "cell_type"
 # Usual names of columns with the patient and with the batch.
 _PATIENTS = re.compile(r"(patient|donor|subject|individual|participant)(_id)?", re.IGNORECASE)
 _BATCHES = re.compile(r"batch|site|cent(er|re)$|plate|chip|lane|pool$|run$|library|assay|platform", re.IGNORECASE)
@@ -78,9 +71,9 @@ class Samples:
         """Rows of the cells of each sample."""
         return np.split(np.argsort(self.codes, kind="stable"), np.cumsum(self.sizes)[:-1])
 
-    def contains(self, names: Iterable[str], rows: np.ndarray | None = None) -> np.ndarray:
-        """Return a mask of the cells (or rows) that belong to the samples with these names."""
-        return np.isin(self.names, list(names))[self.codes if rows is None else self.codes[rows]]
+    def contains(self, names: Iterable[str]) -> np.ndarray:
+        """Return a mask of the cells that belong to the samples with these names."""
+        return np.isin(self.names, list(names))[self.codes]
 
 
 def samples_of(obs: pd.DataFrame, sample_key: str) -> Samples:
@@ -100,13 +93,12 @@ def samples_of(obs: pd.DataFrame, sample_key: str) -> Samples:
 
 def _as_text(values: Any, key: str) -> list[str]:
     """Return distinct values as text; raise if two of them become equal."""
-    texts = [str(value) for value in values]
-    if len(set(texts)) < len(texts):
-        repeated = next(text for text in texts if texts.count(text) > 1)
+    texts = pd.Index([str(value) for value in values])
+    if repeated := texts[texts.duplicated()].tolist():
         raise ValueError(
-            f"obs[{key!r}] holds both text and numbers that read the same (e.g. {repeated!r}): convert all to text"
+            f"obs[{key!r}] holds both text and numbers that read the same (e.g. {repeated[0]!r}): convert all to text"
         )
-    return texts
+    return texts.tolist()
 
 
 def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples, sample_key: str) -> pd.Series:
@@ -140,20 +132,12 @@ class Annotations:
     labels: pd.Series  # of the samples that have one; ordered categories if text has an order
     groups: pd.Series | None = None  # patients
     strata: pd.Series | None = None  # batches
-    keys: Mapping[str, str | None] = field(default_factory=dict)  # columns of `obs` by the name of the parameter
 
     @classmethod
     def read(
-        cls,
-        obs: pd.DataFrame,
-        sample_key: str,
-        label_key: str,
-        *,
-        group_key: str | None = None,
-        batch_key: str | None = None,
-        target: Any = "classes",
-        order: Any = None,
-    ) -> Annotations:
+        cls, obs: pd.DataFrame, sample_key: str, label_key: str, *, group_key: str | None = None,
+        batch_key: str | None = None, target: Any = "classes", order: Any = None,
+    ) -> Annotations:  # fmt: skip
         samples = samples_of(obs, sample_key)
         labels = labels_of(obs, label_key, samples, sample_key)
         if isinstance(resolve_target(target), Ordered):
@@ -163,10 +147,10 @@ class Annotations:
             values = None if key is None else per_sample(obs, key, argument, samples, sample_key)
             if values is not None and values.loc[labels.index].isna().any():
                 name = values.index[values.isna() & values.index.isin(labels.index)][0]
-                raise ParameterError(argument, key, f", but sample {name!r} has no value: every sample needs one")
+                problem = f", but sample {name!r} has no value: fill obs[{key!r}], drop the sample, or leave it out"
+                raise ParameterError(argument, key, problem)
             columns[argument] = None if values is None else values.map(str)
-        keys = {"sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key}
-        return cls(samples, labels, columns["group_key"], columns["batch_key"], keys)
+        return cls(samples, labels, columns["group_key"], columns["batch_key"])
 
     @property
     def is_ordered(self) -> bool:
@@ -177,54 +161,50 @@ class Annotations:
         """Labels as numbers: ranks of ordered categories."""
         return pd.Series(self.labels.cat.codes if self.is_ordered else self.labels, index=self.labels.index)
 
-    @property
-    def patients(self) -> pd.Series:
-        """The group of each labelled sample; the sample itself without groups."""
-        names = self.labels.index
-        return names.to_series() if self.groups is None else self.groups.loc[names]
-
-    def check(self, method: str, target: Any) -> None:
+    def check(self, label_key: str, batch_key: str | None, method: str, target: Any) -> None:
         """Raise unless a metric can be learned from the labels."""
-        labels, key = self.labels, self.keys["label_key"]
+        labels = self.labels
         if labels.empty:
-            raise ParameterError("label_key", key, f", but obs[{key!r}] is missing for all cells")
+            problem = f", but obs[{label_key!r}] is missing for all cells: give a column with the label of each sample"
+            raise ParameterError("label_key", label_key, problem)
         if target == "classes":
-            check_classes(labels, str(key), remedies={"target": "ordered"})
+            check_classes(labels, label_key, remedies={"target": "ordered"})
         if labels.nunique() < 2:
             problem = f", but all samples have the label {labels.iloc[0]!r}: at least two labels are needed"
-            raise ParameterError("label_key", key, problem)
+            raise ParameterError("label_key", label_key, problem)
+        numeric = labels.dtype.kind in "iuf"
+        if target == "classes" and labels.is_unique:
+            problem = (
+                f", but each sample has a label of its own, e.g. {str(labels.iloc[0])!r}: a label needs two samples"
+            )
+            raise ParameterError("label_key", label_key, problem, {"target": "ordered"} if numeric else None)
         if target == "classes" and method == "ensemble":
-            counts = self.patients.groupby(labels.to_numpy()).nunique()
+            patients = labels.index.to_series() if self.groups is None else self.groups.loc[labels.index]
+            counts = patients.groupby(labels.to_numpy()).nunique()
             if counts.min() < 2:
                 unit = "sample" if self.groups is None else "group"
                 problem = (
                     f", but label {str(counts.idxmin())!r} has a single {unit}, and an ensemble needs one to train on "
                     "and another to hold out: drop the label"
                 )
-                raise ParameterError("label_key", key, problem, {"method": "ggml"})
+                remedy = {"target": "ordered"} if numeric else {"method": "ggml"}
+                raise ParameterError("label_key", label_key, problem, remedy)
         if self.strata is not None and labels.groupby(self.strata.loc[labels.index]).nunique().max() < 2:
             problem = (
-                f", but obs[{key!r}] does not differ within any batch, which confounds batch and label: give a column "
-                "in which batches contain several labels, or leave it out"
+                f", but obs[{label_key!r}] does not differ within any batch, which confounds batch and label: give a "
+                "column in which batches contain several labels, or leave it out"
             )
-            raise ParameterError("batch_key", self.keys["batch_key"], problem)
-
-
-# Problems of the design
+            raise ParameterError("batch_key", batch_key, problem)
 
 
 @dataclass(frozen=True)
 class Note:
-    """Problem of a cohort or run, or the reason why a report lacks a result.
-
-    `remedy` has parameters of `tl.learn` or `report.write` that would change it, with their values. `tl.learn` warns of
-    serious problems.
-    """
+    """Problem of a cohort or run, or the reason why a report lacks a result."""
 
     title: str
     text: str
-    remedy: Mapping[str, Any] = field(default_factory=dict)
-    serious: bool = False
+    remedy: Mapping[str, Any] = field(default_factory=dict)  # parameters of `tl.learn` or `report.write`
+    serious: bool = False  # whether `tl.learn` warns
 
     def __str__(self) -> str:
         parameters = ", ".join(f"{name}={value!r}" for name, value in self.remedy.items())
@@ -235,15 +215,9 @@ class Note:
 
 
 def cohort_problems(
-    obs: pd.DataFrame,
-    label_key: str,
-    sample_key: str,
-    group_key: str | None = None,
-    batch_key: str | None = None,
-    *,
-    numbers: pd.Series | None = None,
-    distances: np.ndarray | None = None,
-) -> tuple[list[Note], SizeAssociation]:
+    obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None = None, batch_key: str | None = None, *,
+    numbers: pd.Series | None = None, distances: np.ndarray | None = None,
+) -> tuple[list[Note], SizeAssociation]:  # fmt: skip
     """Return problems of the design of a cohort, and the association of the number of cells with the label.
 
     `obs` has a row per sample, with its number of cells ("n_cells"). `numbers` are ordered labels by sample. With
@@ -259,7 +233,17 @@ def cohort_problems(
         text += f"{str(obs.index[~labelled][0])!r}), which are not used for training"
         notes.append(Note("Samples without a label", text, serious=True))
     if numbers is None:
-        notes += _class_sizes(patients.groupby(classes.to_numpy()).nunique().sort_values(), group_key, label_key)
+        counts = patients.groupby(classes.to_numpy()).nunique().sort_values()
+        unit, least, most = "samples" if group_key is None else "groups", counts.iloc[0], counts.iloc[-1]
+        rare = least < max(_RARE_COUNT, _RARE_SHARE * counts.sum())
+        if rare or least < _FEW_SAMPLES:
+            text = f"label {str(counts.index[0])!r} of obs[{label_key!r}] has {least} of {counts.sum()} {unit}: its "
+            text += "predictions and scores are uncertain, and the ranking of genes is unstable; add samples, or merge "
+            text += "or drop the label"
+            notes.append(Note("Few samples", text, serious=bool(rare and most > 1)))
+        if most >= _UNEQUAL * least:
+            text = f"{counts.index[-1]} has {most} {unit}, {counts.index[0]} has {least}; balanced accuracy weights "
+            notes.append(Note("Unequal class sizes", text + "all labels equally"))
     sizes = obs["n_cells"]
     serious = bool(sizes.min() < _TOO_FEW_CELLS)
     limit = _TOO_FEW_CELLS if serious else _FEW_CELLS
@@ -289,33 +273,23 @@ def cohort_problems(
     return notes, association
 
 
-def _class_sizes(counts: pd.Series, group_key: str | None, label_key: str) -> list[Note]:
-    """Return notes about labels with few patients; `counts` are ascending."""
-    notes, unit = [], "samples" if group_key is None else "groups"
-    rarest, least, most = counts.index[0], counts.iloc[0], counts.iloc[-1]
-    rare = least < max(_RARE_COUNT, _RARE_SHARE * counts.sum())
-    if rare or least < _FEW_SAMPLES:
-        text = f"label {str(rarest)!r} of obs[{label_key!r}] has {least} of {counts.sum()} {unit}: its predictions and "
-        text += "scores are uncertain, and the ranking of genes is unstable; add samples, or merge or drop the label"
-        notes.append(Note("Few samples", text, serious=bool(rare and most > 1)))
-    if most >= _UNEQUAL * least:
-        text = (
-            f"{counts.index[-1]} has {most} {unit}, {rarest} has {least}; balanced accuracy weights all labels equally"
-        )
-        notes.append(Note("Unequal class sizes", text))
-    return notes
-
-
 def _batches_of_labels(
     obs: pd.DataFrame, label_key: str, batch_key: str | None, columns: list[Any], patients: pd.Series,
     numbers: pd.Series | None,
 ) -> list[Note]:  # fmt: skip
-    """Return notes about columns that are named like a batch and associated with the label."""
+    """Return notes about columns that are named like a batch and associated with the label (χ², Kruskal-Wallis)."""
     notes, labels = [], obs[label_key].astype(str) if numbers is None else numbers.loc[obs.index]
     for name in columns:
         if (name != batch_key and not _BATCHES.search(str(name))) or not 1 < obs[name].nunique() < len(obs):
             continue
-        p = _association(obs[name], labels, patients)
+        # A patient is counted once per combination of batch and label: repeated samples are not independent.
+        table = pd.DataFrame({"batch": obs[name].astype(str), "label": labels, "patient": patients}).drop_duplicates()
+        if table["batch"].nunique() < 2 or table["label"].nunique() < 2:
+            continue
+        if labels.dtype.kind in "biuf":
+            p = stats.kruskal(*(ranks for _, ranks in table.groupby("batch")["label"])).pvalue
+        else:
+            p = stats.chi2_contingency(pd.crosstab(table["batch"], table["label"]), correction=False).pvalue
         if p <= LEVEL:
             text = f"obs[{name!r}] is associated with obs[{label_key!r}] (p = {p:.2g}): "
             known = "labels are compared within batches, and few batches contain several labels"
@@ -323,17 +297,6 @@ def _batches_of_labels(
             remedy = {} if name == batch_key else {"batch_key": str(name)}
             notes.append(Note("Possible batch effect", text, remedy, serious=True))
     return notes
-
-
-def _association(batches: pd.Series, labels: pd.Series, patients: pd.Series) -> float:
-    """Return the p-value of the association of batch and label (χ², or Kruskal-Wallis test for numbers)."""
-    # A patient is counted once per combination of batch and label: repeated samples are not independent.
-    table = pd.DataFrame({"batch": batches.astype(str), "label": labels, "patient": patients}).drop_duplicates()
-    if table["batch"].nunique() < 2 or table["label"].nunique() < 2:
-        return 1.0
-    if labels.dtype.kind in "biuf":
-        return float(stats.kruskal(*(numbers for _, numbers in table.groupby("batch")["label"])).pvalue)
-    return float(stats.chi2_contingency(pd.crosstab(table["batch"], table["label"]), correction=False).pvalue)
 
 
 def _batches_in_distances(
@@ -352,11 +315,11 @@ def _batches_in_distances(
                 f"{name} explains {tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by "
                 f"chance, p = {tested.p[k]:.2g}; {label_key} explains {tested.label_r2[k]:.0%})"
             )
-            if tested.neighbors[k] > tested.neighbors_expected[k]:
-                texts.append(
-                    f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
-                    f"({tested.neighbors_expected[k]:.0%} expected by chance)"
-                )
+        if explains and tested.neighbors[k] > tested.neighbors_expected[k]:
+            texts.append(
+                f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
+                f"({tested.neighbors_expected[k]:.0%} expected by chance)"
+            )
         if associated:
             texts.append(
                 f"{name} is associated with {label_key} (Cramér's V {tested.association[k]:.2f}, "
@@ -381,6 +344,8 @@ def check_classes(
 
 def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
     """Return text labels as ordered categories, in the order of `order` or of the column's categories."""
+    if isinstance(order, str):
+        raise ParameterError("order", order, ": expected a list of labels from low to high")
     if order is not None:
         names, present = [str(name) for name in order], sorted(set(labels.astype(str)))
         missing = [label for label in present if label not in names]
@@ -393,19 +358,8 @@ def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
         return labels
     if not getattr(column.dtype, "ordered", False):
         problem = ", which holds text without an order from low to high: make it ordered categories"
-        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels), key=_by_number)})
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
-
-
-def _by_number(label: str) -> tuple[float, int, str]:
-    """Return a key that sorts labels by their first number, "<30" before "30-60" before ">30".
-
-    >>> sorted([">60", "<30", "30-60"], key=_by_number)
-    ['<30', '30-60', '>60']
-    """
-    number = re.search(r"\d+(?:\.\d+)?", label)
-    sign = label.strip()[:1]
-    return float(number[0]) if number else float("inf"), (sign in ">≥") - (sign in "<≤"), label
 
 
 def cell_types_of(obs: pd.DataFrame, cell_type_key: str) -> np.ndarray:
@@ -425,10 +379,7 @@ def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
 
 
 def draw(samples: Samples, n: int | None, seed: int, epoch: int = 0) -> np.ndarray:
-    """Return the ascending rows of at most n random cells of every sample; None: all rows.
-
-    The draw of a sample depends on the seed, the epoch, its name and its cells only, not on other samples.
-    """
+    """Return the ascending rows of at most n random cells of every sample, independent of other samples; None: all."""
     if n is None:
         return np.arange(samples.codes.size)
     drawn = []
@@ -457,43 +408,14 @@ def find_column(frame: pd.DataFrame, name: Any, argument: str, where: str = "obs
 
 
 @dataclass(frozen=True)
-class Selected:
-    """Selected features."""
-
-    rule: str  # the rule of `Features`, except "default"
-    columns: np.ndarray  # ascending columns of the selected features
-    n_features: int  # number of all features
-    reason: str = ""  # why a default rule was applied; empty for other rules
-
-    @property
-    def text(self) -> str:
-        """Numbers of selected and of excluded features, and the rule, in words."""
-        reason = f": {self.reason}" if self.reason else ""
-        if self.columns.size == self.n_features:
-            return f"all {self.n_features:,} features{reason}"
-        rules = {"variance": "variance above the average", "most_variable": "the most variable", "given": "as given"}
-        return (
-            f"{self.columns.size:,} of {self.n_features:,} features ({rules.get(self.rule, self.rule)}); "
-            f"{self.n_features - self.columns.size:,} were left out{reason}"
-        )
-
-    def entry(self) -> dict[str, Any]:
-        """Return the entry of `uns` and of run.json."""
-        return {
-            "rule": self.rule, "n_selected": int(self.columns.size), "n_features": self.n_features, "text": self.text,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
 class Features:
     """Values of all cells (genes of X or of a layer, or a representation), and the rule that selects features."""
 
     matrix: Any  # (n_cells, n_features), in memory or in a file
     names: pd.Index
-    rule: str = "all"  # "default", "most_variable", one of `RULES`, another column of `var`, or "given"
+    rule: str = "all"  # "default", "variance", "all", "most_variable", a column of `var`, or "given"
     mask: np.ndarray | None = None  # mask of the selected features; None: the rule is applied to the training cells
-    n_genes: int | None = None  # number of the most or highly variable genes; None: scanpy's default
-    layer: str | None = None
+    n_genes: int | None = None  # number of the most variable genes
     is_expression: bool = True  # whether the features are genes
 
     @classmethod
@@ -505,83 +427,39 @@ class Features:
             matrix = source.representation(use_rep)
             names = pd.Index([f"{use_rep}_{k}" for k in range(matrix.shape[1])])
             return cls(matrix, names, is_expression=False)
-        var, features = source.var, cls(source.matrix(layer), source.genes, "default", layer=layer)
-        if genes is None:
-            if SELECTED not in var.columns:
-                return features
-            method = str(source.uns_entry(SELECTED).get("method", SELECTED))
-            return replace(features, rule=method, mask=var[SELECTED].to_numpy(dtype=bool))
-        if not isinstance(genes, str) or genes in ("all", "variance"):
-            return features.with_genes(genes)
-        if genes not in var.columns:
-            advice = "; run sc.pp.highly_variable_genes(adata) first" if genes == "highly_variable" else ""
-            names = list_names(genes, [*RULES, *var.columns])
-            raise ParameterError("genes", genes, f", which is neither a rule nor a column of var: {names}{advice}")
-        column = find_column(var, genes, "genes", "var")
-        if column.dtype != bool:
-            raise ParameterError("genes", genes, f", but var[{genes!r}] holds {column.dtype}: expected True and False")
-        return replace(features, rule=genes, mask=column.to_numpy())
-
-    def with_genes(self, genes: Any, n_genes: int | None = None) -> Features:
-        """Return the features with another rule, a number of genes, names or a mask.
-
-        A column of `var` is not accepted: held-out cells may have influenced it, and it cannot be computed again.
-        """
-        if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        matrix, var = source.matrix(layer), source.var
+        if genes is None and SELECTED not in var.columns:
+            return cls(matrix, var.index, "default")
+        if isinstance(genes, int | float | np.integer | np.floating):
             check_number("genes", genes, low=1, whole=True)
-            return replace(self, rule="most_variable", mask=None, n_genes=int(genes))
-        if not isinstance(genes, str):
-            return replace(self, rule="given", mask=self._mask(genes))
-        if genes not in (*RULES, "most_variable"):
-            problem = (
-                ", a selection that cannot be repeated without the held-out samples: give 'variance', "
-                "'highly_variable' or 'all', or names of genes selected beforehand"
-            )
-            raise ParameterError("genes", genes, problem)
-        return replace(self, rule=genes, mask=None, n_genes=n_genes)
+            return cls(matrix, var.index, "most_variable", n_genes=int(genes))
+        if genes is not None and not isinstance(genes, str):
+            return cls(matrix, var.index, "given", _gene_mask(genes, var.index))
+        if genes in ("all", "variance"):
+            return cls(matrix, var.index, genes)
+        name = SELECTED if genes is None else genes
+        if name not in var.columns:
+            advice = "; run sc.pp.highly_variable_genes(adata) first" if genes == "highly_variable" else ""
+            names = list_names(genes, ["variance", "all", *var.columns])
+            raise ParameterError("genes", genes, f", which is neither a rule nor a column of var: {names}{advice}")
+        column = find_column(var, name, "genes", "var")
+        if column.dtype != bool:
+            raise ParameterError("genes", genes, f", but var[{name!r}] holds {column.dtype}: expected True and False")
+        rule = str(source.uns_entry(SELECTED).get("method", SELECTED)) if genes is None else name
+        return cls(matrix, var.index, rule, column.to_numpy())
 
-    def _mask(self, genes: Any) -> np.ndarray:
-        """Return the mask of names of genes, or a mask (aligned by name if it has names)."""
-        refuse_mask(genes, "genes")
-        if str(getattr(genes, "dtype", "")) in ("bool", "boolean") or isinstance(genes, Mapping):
-            genes = align_by_name(genes, NameIndex(list(self.names), items="genes"), "genes")
-        values = np.asarray(genes)
-        if values.dtype == bool:
-            if values.shape != (len(self.names),):
-                raise ValueError(
-                    f"genes is a mask of shape {values.shape}: expected an entry for each of {len(self.names)} genes"
-                )
-            return values
-        unknown = [name for name in values.tolist() if name not in self.names]
-        if unknown:
-            similar = list_names(unknown[0], self.names[:10_000]).split(", ")[:5]
-            raise ValueError(
-                f"genes holds names that are not in var_names ({len(unknown)}, e.g. {unknown[0]!r}): "
-                f"{', '.join(similar)}, …"
-            )
-        return self.names.isin(values)
-
-    def select(self, rows: np.ndarray) -> Selected:
-        """Return the selected features; a rule is applied to these rows."""
+    def select(self, rows: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return the ascending columns of the selected features, and a description; a rule is applied to these rows."""
         rule, mask, reason = self.rule, self.mask, ""
-        if mask is None and rule == "highly_variable":
-            need("scanpy")
-            import anndata as ad
-            import scanpy as sc
-
-            cells = ad.AnnData(read(self.matrix, rows))
-            table = sc.pp.highly_variable_genes(cells, n_top_genes=self.n_genes, inplace=False)
-            mask = table["highly_variable"].to_numpy(dtype=bool)
-        elif mask is None and rule != "all":
+        if mask is None and rule != "all":
             statistics = moments(self.matrix, rows)
             if rule == "default":
                 rule, reason = default_rule(statistics)
             if rule == "most_variable":
-                _check_finite(statistics.variance, self.names)
-                order = np.argsort(-statistics.variance, kind="stable")
+                order = np.argsort(-finite_variance(statistics, self.names), kind="stable")
                 mask = np.isin(np.arange(len(self.names)), order[: self.n_genes])
             elif rule == "variance":
-                mask = above_average(statistics.variance, self.names)
+                mask = above_average(statistics, self.names)
         columns = np.arange(len(self.names)) if mask is None else np.flatnonzero(mask)
         if not columns.size:
             raise ParameterError("genes", rule, ", which selects no gene: choose another rule, e.g. 'all'")
@@ -591,15 +469,39 @@ class Features:
             raise ValueError(
                 f"selected genes have equal names, e.g. {repeated[0]!r}: run adata.var_names_make_unique() first"
             )
-        return Selected(rule, columns, len(self.names), reason)
+        n, n_all = int(columns.size), len(self.names)
+        rules = {"variance": "variance above the average", "most_variable": "the most variable", "given": "as given"}
+        text = f"{n:,} of {n_all:,} features ({rules.get(rule, rule)}); {n_all - n:,} were left out"
+        text = (f"all {n:,} features" if n == n_all else text) + (f": {reason}" if reason else "")
+        return columns, {"rule": rule, "n_selected": n, "n_features": n_all, "text": text}
+
+
+def _gene_mask(genes: Any, names: pd.Index) -> np.ndarray:
+    """Return the mask of names of genes, or a mask (aligned by name if it has names)."""
+    refuse_mask(genes, "genes")
+    if str(getattr(genes, "dtype", "")) in ("bool", "boolean") or isinstance(genes, Mapping):
+        genes = align_by_name(genes, NameIndex(list(names), items="genes"), "genes")
+    values = np.asarray(genes)
+    if not values.size:
+        raise ParameterError("genes", list(genes), ": expected names of genes, a mask, a number, or a rule, e.g. 'all'")
+    if values.dtype == bool:
+        if values.shape != (len(names),):
+            raise ValueError(
+                f"genes is a mask of shape {values.shape}: expected an entry for each of {len(names)} genes"
+            )
+        return values
+    unknown = [name for name in values.tolist() if name not in names]
+    if unknown:
+        similar = ", ".join(list_names(unknown[0], names[:10_000]).split(", ")[:5])
+        raise ValueError(
+            f"genes holds names that are not in var_names ({len(unknown)}, e.g. {unknown[0]!r}): {similar}, …"
+        )
+    return names.isin(values)
 
 
 def default_rule(statistics: Moments) -> tuple[str, str]:
-    """Return the rule that is applied by default, and the reason.
-
-    On a log scale, the variance of a gene shows how informative it is; the variance of a marker or measurement depends
-    on its unit.
-    """
+    """Return the rule that is applied by default, and the reason."""
+    # On a log scale, the variance of a gene shows how informative it is; that of a marker depends on its unit.
     if statistics.looks_like_genes:
         return "variance", "the default for genes"
     if statistics.mean.size <= PANEL:
@@ -607,22 +509,20 @@ def default_rule(statistics: Moments) -> tuple[str, str]:
     return "all", "the default for values other than counts of genes or their logarithms"
 
 
-def above_average(variance: np.ndarray, names: pd.Index) -> np.ndarray:
+def above_average(statistics: Moments, names: pd.Index) -> np.ndarray:
     """Return the mask of the paper's rule: genes with a variance above the average variance."""
-    _check_finite(variance, names)
+    variance = finite_variance(statistics, names)
     return variance > variance.mean()
 
 
-def _check_finite(variance: np.ndarray, names: pd.Index) -> None:
-    bad = np.flatnonzero(~np.isfinite(variance))
+def finite_variance(statistics: Moments, names: pd.Index) -> np.ndarray:
+    bad = np.flatnonzero(~np.isfinite(statistics.variance))
     if bad.size:
         raise ValueError(
             f"values are NaN or infinite in {bad.size} of {len(names)} features, e.g. {names[bad[0]]!r}: fill them, or "
             "drop the features"
         )
-
-
-CELL_TYPE = "cell_type"
+    return statistics.variance
 
 
 class Labelled(NamedTuple):
@@ -636,25 +536,15 @@ class Labelled(NamedTuple):
 
 
 def read_cohort(
-    cells: Any,
-    sample_key: str,
-    label_key: str,
-    *,
-    group_key: str | None = None,
-    layer: str | None = None,
-    use_rep: str | None = None,
-    genes: Any = None,
-    n_cells: int | None = 1000,
-    min_cells: int = 1,
-    ordered: bool = False,
-    cell_type_key: str | None = None,
-    random_state: int = 0,
-) -> Labelled:
+    cells: Any, sample_key: str, label_key: str, *, group_key: str | None = None, layer: str | None = None,
+    use_rep: str | None = None, genes: Any = None, n_cells: int | None = 1000, min_cells: int = 1,
+    ordered: bool = False, cell_type_key: str | None = None, random_state: int = 0,
+) -> Labelled:  # fmt: skip
     """Read the samples that have a label and at least `min_cells` cells, with at most `n_cells` random cells each.
 
     `genes` is a rule applied within each split ("variance", or a number of the most variable genes), "all", or a column
-    of `var`. None: "variance" for genes, "all" otherwise. With `ordered`, labels may be numbers. Cell types,
-    from the column `cell_type_key` or "cell_type" if it exists, become the annotation `CELL_TYPE` of the cells.
+    of `var`. None: "variance" for genes, "all" otherwise. Cell types, from `cell_type_key` or "cell_type" if it exists,
+    become the annotation `CELL_TYPE` of the cells.
     """
     check_draw(n_cells, random_state)
     notes = []
@@ -678,16 +568,16 @@ def read_cohort(
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=2)
         rows = draw(samples, n_cells, random_state)
-        rows = rows[samples.contains(usable, rows)]
+        rows = rows[samples.contains(usable)[rows]]
         types = {}
         if cell_type_key is not None or CELL_TYPE in source.obs.columns:
             types[CELL_TYPE] = cell_types_of(source.obs, cell_type_key or CELL_TYPE)[rows]
         features = Features.read(source, layer, use_rep, genes)
-        rule, columns = genes, None
+        rule, columns = genes, np.arange(len(features.names))
         if use_rep is not None:
             notes.append(f"{use_rep!r} was computed from all cells, including those of test samples")
         elif not (genes is None or genes == "variance" or isinstance(genes, int)):
-            rule, columns = None, features.select(rows).columns
+            rule, columns = None, features.select(rows)[0]
             if genes != "all":
                 notes.append(f"genes were selected beforehand (var[{genes!r}]), possibly from all samples")
         points = read(features.matrix, rows, columns)
@@ -696,33 +586,23 @@ def read_cohort(
         warn_of_counts(statistics.looks_raw, layer, stacklevel=3)
         if genes is None:
             rule, reason = default_rule(statistics)
-            n_features = statistics.mean.size
-            if rule == "all":
-                rule = None
-                notes.append(f"all {n_features:,} features are used: {reason}")
-            else:
-                n_selected = int(np.count_nonzero(statistics.variance > statistics.variance.mean()))
-                notes.append(
-                    f"features are selected by their variance, {reason}; all samples together select {n_selected:,} of "
-                    f"{n_features:,}"
-                )
-    names = list(features.names if columns is None else features.names[columns])
+            n_selected = np.count_nonzero(statistics.variance > statistics.variance.mean())
+            notes.append(
+                f"all {columns.size:,} features are used: {reason}" if rule == "all" else
+                f"features are selected by their variance, {reason}; all samples together select {n_selected:,} of "
+                f"{columns.size:,}"
+            )  # fmt: skip
+            rule = None if rule == "all" else rule
+    names = list(features.names[columns])
     D = Distributions(points, samples.names[samples.codes[rows]], features=names, annotations=types)
     groups_of_samples = None if groups is None else [groups[name] for name in D.names]
     return Labelled(D, labels.loc[D.names].to_numpy(), groups_of_samples, rule, notes)
 
 
 def read_modalities(
-    mdata: Any,
-    sample_key: str,
-    *,
-    modalities: Sequence[str] | None,
-    layer: Mapping[str, str] | None,
-    use_rep: Mapping[str, str] | None,
-    genes: Mapping[str, Any] | None,
-    n_cells: int | None,
-    random_state: int,
-) -> dict[str, Distributions]:
+    mdata: Any, sample_key: str, *, modalities: Sequence[str] | None, layer: Mapping[str, str] | None,
+    use_rep: Mapping[str, str] | None, genes: Mapping[str, Any] | None, n_cells: int | None, random_state: int,
+) -> dict[str, Distributions]:  # fmt: skip
     """Return Distributions by modality; see `Modalities.from_mudata`."""
     check_draw(n_cells, random_state)
     if isinstance(mdata, str | os.PathLike):
@@ -753,8 +633,16 @@ def read_modalities(
     cells = pd.Index(sorted(set().union(*(adata.obs_names for adata in parts.values()))))
     ranks = pd.Series(np.random.default_rng(random_state).permutation(len(cells)), index=cells)
     distributions = {}
+    common = getattr(mdata, "obs", pd.DataFrame())
     for name, adata in parts.items():
-        samples = samples_of(_obs_with(adata, name, sample_key, mdata), sample_key)
+        obs = adata.obs
+        if sample_key not in obs.columns:
+            if sample_key not in common.columns:
+                existing = dict.fromkeys([*obs.columns, *(key for key in common.columns if ":" not in str(key))])
+                problem = f", but neither obs of modality {name!r} nor that of the MuData has such a column: "
+                raise ParameterError("sample_key", sample_key, problem + list_names(sample_key, existing))
+            obs = common.loc[adata.obs_names, [sample_key]]
+        samples = samples_of(obs, sample_key)
         rows = np.arange(samples.codes.size)
         if n_cells is not None:
             rank = ranks.loc[adata.obs_names].to_numpy()
@@ -765,7 +653,7 @@ def read_modalities(
         }
         with Source(adata) as source:
             features = Features.read(source, **options)
-            columns = features.select(rows).columns
+            columns = features.select(rows)[0]
             points = read(features.matrix, rows, columns)
         if options["use_rep"] is None:
             warn_of_counts(moments(points, np.arange(rows.size)).looks_raw, options["layer"], stacklevel=4)
@@ -774,17 +662,3 @@ def read_modalities(
             annotations={CELL: adata.obs_names.to_numpy()[rows]},
         )  # fmt: skip
     return distributions
-
-
-def _obs_with(adata: Any, modality: str, sample_key: str, mdata: Any) -> pd.DataFrame:
-    """Return the `obs` of a modality, or of the MuData if only that has the column of samples."""
-    if sample_key in adata.obs.columns:
-        return adata.obs
-    common = getattr(mdata, "obs", pd.DataFrame())
-    if sample_key not in common.columns:
-        names = [*adata.obs.columns, *(column for column in common.columns if ":" not in str(column))]
-        raise ParameterError(
-            "sample_key", sample_key, f", but neither obs of modality {modality!r} nor that of the MuData has such a "
-            f"column: {list_names(sample_key, dict.fromkeys(names))}",
-        )  # fmt: skip
-    return common.loc[adata.obs_names, [sample_key]]

@@ -1,9 +1,7 @@
 """Cells of an AnnData (in memory, backed or lazy), an .h5ad file or a .zarr folder, read in pieces.
 
-`Source` opens the cells. A matrix of cells × genes, in memory, in a file or in blocks of Dask, is read in pieces of the
-requested rows and columns: whole rows of matrices stored by rows (CSR, dense), whole columns of matrices stored by
-columns (CSC), blocks of Dask arrays. Every value is thus read once, in the order of the file. Statistics are summed
-piece by piece.
+A piece has whole rows of a matrix stored by rows (CSR, dense), whole columns of a matrix stored by columns (CSC), or a
+block of a Dask array: every value is read once, in the order of the file.
 """
 
 from __future__ import annotations
@@ -30,9 +28,6 @@ from .._internal.validation import ParameterError, refuse_mask
 _PIECE = 4_000_000
 # A range of rows of a file is read completely if at least one in this many rows is requested: indexed access is slower.
 _SPARSENESS = 10
-# Factor by which the buffer of a sparse matrix exceeds the size extrapolated from the pieces read so far.
-_MARGIN = 1.05
-
 # Up to this number, features are a panel of markers or measurements, which may differ in units; genes are more.
 PANEL = 100
 # Non-negative values of more features with at least this share of zeros are counts of genes or their logarithms.
@@ -40,11 +35,7 @@ _MIN_ZEROS = 0.05
 
 
 class Source:
-    """Cells, their annotations and their matrices, which are read on demand.
-
-    >>> with Source("cells.h5ad") as source:  # doctest: +SKIP
-    ...     source.obs, source.matrix(layer="log")
-    """
+    """Cells, their annotations, and their matrices, which are read on demand."""
 
     def __init__(self, cells: Any) -> None:
         self._file: Any = None
@@ -52,10 +43,9 @@ class Source:
         if isinstance(cells, str | os.PathLike):
             # Not through anndata's backed mode, which would load all layers.
             self._file = _open_store(Path(cells))
-            for part in ("obs", "var"):
-                if part not in self._file:
-                    self.close()
-                    raise ValueError(f"{str(cells)!r} is not an .h5ad file: it lacks {part!r}")
+            if missing := [part for part in ("obs", "var") if part not in self._file]:
+                self.close()
+                raise ValueError(f"{str(cells)!r} is not an .h5ad file: it lacks {missing[0]!r}")
             self.obs, self.var = (ad.io.read_elem(self._file[part]) for part in ("obs", "var"))
         elif isinstance(cells, ad.AnnData):
             self.adata = cells
@@ -64,7 +54,8 @@ class Source:
                 frame if isinstance(frame, pd.DataFrame) else frame.to_memory() for frame in (cells.obs, cells.var)
             )
         else:
-            hint = "; give one modality, mdata['rna'], or use Modalities.from_mudata" if hasattr(cells, "mod") else ""
+            has_modalities = isinstance(getattr(cells, "mod", None), Mapping)
+            hint = "; give one modality, mdata['rna'], or use Modalities.from_mudata" if has_modalities else ""
             raise TypeError(f"cells are a {type(cells).__name__}: expected an AnnData or a path{hint}")
 
     @property
@@ -114,7 +105,8 @@ class Source:
     def _entry(self, part: str, name: str, argument: str) -> Any:
         entries = self._entries(part)
         if name not in entries:
-            raise ParameterError(argument, name, f", but {part} has no such entry: {list_names(name, entries)}")
+            hint = "; layer='X' reads adata.X" if part == "layers" else ""
+            raise ParameterError(argument, name, f", but {part} has no such entry: {list_names(name, entries)}{hint}")
         return self._stored(f"{part}/{name}") if self.adata is None else entries[name]
 
     def _stored(self, path: str) -> Any:
@@ -136,6 +128,15 @@ class Source:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def check_anndata(adata: Any) -> None:
+    """Raise unless results can be added to `adata`."""
+    if not isinstance(adata, ad.AnnData):
+        raise TypeError(
+            f"adata is a {type(adata).__name__}: expected an AnnData; anndata.read_h5ad(path) reads a file, and with "
+            "backed='r' only the values that are needed"
+        )
 
 
 def _computed(entry: Any) -> Any:
@@ -200,54 +201,21 @@ def pieces(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, siz
 def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size: int = _PIECE) -> Any:
     """Return ascending rows and columns (None: all) as a CSR matrix or an array, read in pieces of about `size`."""
     shape = rows.size, matrix.shape[1] if columns is None else columns.size
-    remaining = pieces(matrix, rows, columns, size)
-    first = next(remaining, None)
-    if first is None:
-        return np.empty(shape, np.float32)
-    if first.values.shape == shape:  # no copy
-        return first.values.tocsr() if sparse.issparse(first.values) else first.values
-    parts = itertools.chain([first], remaining)
-    if sparse.issparse(first.values):
-        return _concatenate(parts, shape)
-    result = np.empty(shape, first.values.dtype)
-    for piece in parts:
-        result[piece.rows, piece.columns] = piece.values
-    return result
-
-
-def _concatenate(parts: Iterator[Piece], shape: tuple[int, int]) -> sparse.csr_matrix:
-    """Concatenate sparse pieces; each is released before the next is read, to keep one copy in memory."""
-    data, indices, ends = _Buffer(), _Buffer(), [np.zeros(1, np.int64)]
-    for _, strip in itertools.groupby(parts, key=lambda piece: piece.rows.start):
-        blocks = list(strip)
-        rows = (
-            blocks[0].values if len(blocks) == 1 else sparse.hstack([b.values for b in blocks], format="csr")
-        ).tocsr()
-        share = blocks[0].rows.stop / shape[0]
-        data.append(rows.data, share)
-        indices.append(rows.indices, share)
-        ends.append(ends[-1][-1] + rows.indptr[1:].astype(np.int64))
-    indptr = np.concatenate(ends)
-    if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)
-    return sparse.csr_matrix((data.values[: data.size], indices.values[: indices.size], indptr), shape)
-
-
-class _Buffer:
-    """An array that grows to the size that is extrapolated from the share of the rows read so far."""
-
-    def __init__(self) -> None:
-        self.values, self.size = np.empty(0), 0
-
-    def append(self, part: np.ndarray, share: float) -> None:
-        """Append a part that completes this share of the rows."""
-        end = self.size + part.size
-        if end > self.values.size or not self.size:  # pages that are not written take no memory
-            larger = np.empty(end if share == 1.0 else int(_MARGIN * end / share), part.dtype)
-            larger[: self.size] = self.values[: self.size]
-            self.values = larger
-        self.values[self.size : end] = part
-        self.size = end
+    result: np.ndarray | None = None
+    strips: dict[int, list[Any]] = {}  # sparse pieces by their first row
+    for piece in pieces(matrix, rows, columns, size):
+        if sparse.issparse(piece.values):
+            strips.setdefault(piece.rows.start, []).append(piece.values)
+        else:
+            result = np.empty(shape, piece.values.dtype) if result is None else result
+            result[piece.rows, piece.columns] = piece.values
+    if not strips:
+        return np.empty(shape, np.float32) if result is None else result
+    # Concatenation takes twice the memory of the result, as the sorting of points by sample does afterwards.
+    return sparse.vstack(
+        [blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr") for blocks in strips.values()],
+        format="csr",
+    )
 
 
 def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:
@@ -319,7 +287,9 @@ def _as_float(values: Any) -> Any:
     if values.dtype in (np.float32, np.float64):
         return values
     if values.dtype.kind not in "iubf":
-        raise ValueError(f"the matrix holds values of type {values.dtype}: expected numbers")
+        raise ValueError(
+            f"the matrix holds values of type {values.dtype}, expected numbers: convert it with astype('float32')"
+        )
     return values.astype(np.float32)
 
 

@@ -1,8 +1,6 @@
-"""Results of learning in an AnnData, and their reconstruction: metric, training samples, predictor.
+"""Results of learning in `uns`, and their reconstruction: metric, training samples, predictor.
 
-The metric is rebuilt from `uns[key]` alone, which does not change if genes are dropped or reordered; `varm` and `var`
-hold the same numbers for other tools. Only arrays, text and numbers are stored, which all versions of anndata write and
-read.
+Only arrays, text and numbers are stored, which all versions of anndata write and read.
 """
 
 from __future__ import annotations
@@ -113,51 +111,31 @@ def stored_learner(entry: Mapping[str, Any], **changes: Any) -> GroundMetricEnse
     return kind(**{**{name: params[name] for name in names if name in params}, "verbose": 0, "n_jobs": None, **changes})
 
 
-@dataclass(frozen=True)
 class EnsembleResults:
-    """Held-out results of an ensemble for its training samples, and the variation of importances over members."""
+    """Held-out results of an ensemble for its training samples, from an entry of `uns`."""
 
-    samples: list[str]  # training samples, in the order of the arrays below
-    labels: np.ndarray
-    numbers: np.ndarray | None  # numbers that represent ordered labels in training; None for classes
-    classes: np.ndarray  # columns of `held_out`; empty for ordered labels
-    held_out: np.ndarray  # probabilities (n_samples, n_classes), or numbers (n_samples,)
-    out_of_bag: np.ndarray  # distances (n_samples, n_samples) in units of their mean
-    score: float  # mean log-probability of the true class, balanced over classes; for numbers, mean log-likelihood
-    weights: dict[str, float]  # weight of each kind of member in the metric
-    interval: np.ndarray  # (2, n_features): bounds that include the importance and that of 95% of the members
-    selected: np.ndarray  # (n_features,): share of the members with a feature among the `N_TOP` most important
-    n_members: int
-    views: dict[str, float]  # held-out score of each view, in the units of `score`
-    chance: float  # score of predictions that ignore the cells
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        self.samples = [str(name) for name in entry["samples"]]  # training samples, in the order of the arrays below
+        self.labels = _read_labels(entry["labels"])
+        # Numbers that represent ordered labels in training; None for classes.
+        self.numbers = np.asarray(entry["numbers"]) if "numbers" in entry else None
+        self.classes = _read_labels(entry.get("classes", []))  # columns of `held_out`; empty for ordered labels
+        self.held_out = np.asarray(entry["held_out"])  # probabilities (n_samples, n_classes), or numbers (n_samples,)
+        self.out_of_bag = np.asarray(entry["out_of_bag"])  # distances (n_samples, n_samples) in units of their mean
+        # Mean log-probability of the true class, balanced over classes; for numbers, mean log-likelihood.
+        self.score = float(entry["score"])
+        self.scored = str(entry["scored"])  # estimator that made the held-out predictions and predicts new samples
+        self.n_members = int(entry["n_members"])
+        self.weights = {str(name): float(weight) for name, weight in entry["weights"].items()}  # of kinds of members
+        # Bounds that include the importance and that of 95% of the members, (2, n_features).
+        self.interval = np.array([entry["importance_low"], entry["importance_high"]])
+        # Share of the members with a feature among the `N_TOP` most important, (n_features,).
+        self.selected = np.asarray(entry["selected"])
 
     @classmethod
-    def of(
-        cls, ensemble: GroundMetricEnsemble, samples: Sequence[Hashable], labels: np.ndarray, numbers: np.ndarray | None
-    ) -> EnsembleResults:
-        """Return the results of a fitted ensemble."""
-        importances = ensemble.importances_
-        ranks = np.argsort(np.argsort(-importances, axis=1, kind="stable"), axis=1)
-        return cls(
-            samples=[str(name) for name in samples],
-            labels=labels,
-            numbers=numbers,
-            classes=ensemble.classes_,
-            held_out=ensemble.held_out_,
-            out_of_bag=ensemble.distances_,
-            score=float(ensemble.score_),
-            weights={name: float(weight) for name, weight in ensemble.metric_weights_.items()},
-            interval=importance_interval(ensemble.metric_.importance(), importances),
-            selected=np.mean((ranks < N_TOP) & (importances > 0), axis=0),
-            n_members=len(ensemble.members_),
-            views=ensemble.fitted_.view_scores,
-            chance=ensemble.chance_,
-        )
-
-    @property
-    def scored(self) -> str:
-        """Name of the estimator that made the held-out predictions and predicts new samples."""
-        return (TransportClassifier if self.numbers is None else TransportRegressor).__name__
+    def read(cls, entry: Mapping[str, Any]) -> EnsembleResults | None:
+        """Return the results in an entry of `uns`; None for a single learner."""
+        return cls(entry["ensemble"]) if "ensemble" in entry else None
 
     @property
     def predicted(self) -> np.ndarray:
@@ -194,39 +172,27 @@ class EnsembleResults:
             return self.held_out[:, np.searchsorted(self.classes, classes)]
         return (self.nearest_categories(self.held_out)[:, None] == classes).astype(np.float64)
 
-    def entry(self) -> dict[str, Any]:
-        """Return the entry of `uns`."""
-        target = {"classes": _storable_labels(self.classes)} if self.numbers is None else {"numbers": self.numbers}
-        return {
-            "samples": np.array(self.samples, dtype=object), "labels": _storable_labels(self.labels),
-            "held_out": self.held_out, "predicted": _storable_labels(self.predicted), "out_of_bag": self.out_of_bag,
-            "scored": self.scored, "score": self.score, "scores": self.scores, "weights": self.weights,
-            "n_members": self.n_members,
-            "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
-            "views": self.views, "chance": self.chance, **target,
-        }  # fmt: skip
 
-    @classmethod
-    def read(cls, entry: Mapping[str, Any]) -> EnsembleResults | None:
-        """Return the results in an entry of `uns`; None for a single learner."""
-        stored = entry.get("ensemble")
-        if stored is None:
-            return None
-        return cls(
-            samples=[str(name) for name in stored["samples"]],
-            labels=_read_labels(stored["labels"]),
-            numbers=np.asarray(stored["numbers"]) if "numbers" in stored else None,
-            classes=_read_labels(stored.get("classes", [])),
-            held_out=np.asarray(stored["held_out"]),
-            out_of_bag=np.asarray(stored["out_of_bag"]),
-            score=float(stored["score"]),
-            weights={str(name): float(weight) for name, weight in stored["weights"].items()},
-            interval=np.array([stored["importance_low"], stored["importance_high"]]),
-            selected=np.asarray(stored["selected"]),
-            n_members=int(stored["n_members"]),
-            views={str(name): float(score) for name, score in stored.get("views", {}).items()},
-            chance=float(stored.get("chance", np.nan)),
-        )
+def ensemble_entry(
+    ensemble: GroundMetricEnsemble, samples: Iterable[Hashable], labels: np.ndarray, numbers: np.ndarray | None
+) -> dict[str, Any]:
+    """Return the results of a fitted ensemble as an entry of `uns`, which `EnsembleResults` reads."""
+    importances = ensemble.importances_
+    ranks = np.argsort(np.argsort(-importances, axis=1, kind="stable"), axis=1)
+    low, high = importance_interval(ensemble.metric_.importance(), importances)
+    entry = {
+        "samples": np.array([str(name) for name in samples], dtype=object), "labels": _storable_labels(labels),
+        "held_out": ensemble.held_out_, "out_of_bag": ensemble.distances_, "score": float(ensemble.score_),
+        "scored": (TransportClassifier if numbers is None else TransportRegressor).__name__,
+        "n_members": len(ensemble.members_), "importance_low": low, "importance_high": high,
+        "selected": np.mean((ranks < N_TOP) & (importances > 0), axis=0),
+        "weights": {name: float(weight) for name, weight in ensemble.metric_weights_.items()},
+        "views": ensemble.fitted_.view_scores,  # held-out score of each view, in the units of "score"
+        "chance": ensemble.chance_,  # score of predictions that ignore the cells
+        **({"classes": _storable_labels(ensemble.classes_)} if numbers is None else {"numbers": numbers}),
+    }  # fmt: skip
+    results = EnsembleResults(entry)
+    return entry | {"predicted": _storable_labels(results.predicted), "scores": results.scores}
 
 
 def _storable_labels(labels: np.ndarray) -> np.ndarray:
@@ -241,6 +207,10 @@ def _read_labels(labels: Any) -> np.ndarray:
 
 def read_entry(entry: Any, key: str, where: str) -> Stored:
     """Return the content of an entry of `uns`; `where` names its origin in errors."""
+    if isinstance(entry, Mapping) and {"out_of_bag", "training_samples"} & set(entry):
+        raise ValueError(
+            f"{where} has a row per sample and no metric: give the cells, which tl.learn or tl.transfer used"
+        )
     if not isinstance(entry, Mapping) or "metric" not in entry:
         raise ValueError(f"{where} has no metric in uns[{key!r}]: run tl.learn first, or give its key_added as key")
     if int(entry.get("format", 0)) > FORMAT:
@@ -284,26 +254,29 @@ class Trained:
     """A learned metric and its training samples."""
 
     stored: Stored
-    cells: Distributions | None  # drawn cells of the labelled samples in the learned space; None for a bare metric
-    predictor: Predictor | None = None  # predictor of an ensemble; None: the nearest training samples vote
-    results: EnsembleResults | None = None  # held-out results of an ensemble
+    cells: Distributions  # drawn cells of the labelled samples in the learned space
+    predictor: Predictor | None  # predictor of an ensemble; None: the nearest training samples vote
+    results: EnsembleResults | None  # held-out results of an ensemble
 
 
 def trained_from(trained: Any, key: str) -> Trained:
-    """Read an AnnData after `tl.learn`, its file, the folder of a `learn` run, a GroundMetric or its file."""
+    """Read an AnnData after `tl.learn`, its file, or the folder of a `learn` run."""
     predictor_file: Path | None = None
+    is_metric = isinstance(trained, GroundMetric)
     if isinstance(trained, str | os.PathLike):
         path = Path(trained)
         if path.is_dir() and path.suffix != ".zarr":
             if not (path / RUN_CELLS).exists():
                 raise ValueError(f"{str(path)!r} is not the folder of a `groundmetric learn` run: it lacks {RUN_CELLS}")
             trained, predictor_file = path / RUN_CELLS, path / RUN_PREDICTOR
-        elif path.is_file() and path.read_bytes()[:1] == b"{":  # the first byte of a saved metric
-            trained = GroundMetric.load(path)
-    if isinstance(trained, GroundMetric):
-        if trained.features is None:
-            raise ValueError("the metric lacks feature names, which are needed to match genes: set features=…")
-        return Trained(Stored(key, trained, np.zeros(trained.n_features), {}, pd.Series(dtype=object)), None)
+        elif path.is_file():
+            with path.open("rb") as file:
+                is_metric = file.read(1) == b"{"  # the first byte of a saved metric
+    if is_metric:
+        raise ValueError(
+            f"{str(trained)!r} is a metric without labels: give the AnnData of tl.learn, its file, or the folder of a "
+            "`groundmetric learn` run; metric.project(adata[:, metric.features].X) only projects cells"
+        )
     with Source(trained) as source:
         entry = source.uns_entry(key)
         stored = read_entry(entry, key, "trained")
@@ -324,15 +297,14 @@ def trained_from(trained: Any, key: str) -> Trained:
     return Trained(stored, cells, predictor, EnsembleResults.read(entry))
 
 
-def drawn_cells(source: Source, samples: Samples, key: str, only: list[str] | None = None) -> Distributions:
+def drawn_cells(source: Source, samples: Samples, key: str, only: Sequence[str] | None = None) -> Distributions:
     """Return the drawn cells of all samples (or only some) in the learned space."""
+    if not source.has_representation(f"X_{key}") or f"{key}_sampled" not in source.obs:
+        raise ValueError(f"adata lacks obsm['X_{key}'] or obs['{key}_sampled']: run tl.learn or tl.transfer again")
     z = np.asarray(source.representation(f"X_{key}")[:])
-    drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool)
-    if only is not None:
-        drawn = drawn & samples.contains(only)
-    return in_order(
-        Distributions(z[drawn], samples.names[samples.codes[drawn]]), samples.names if only is None else only
-    )
+    names = samples.names if only is None else only
+    drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & samples.contains(names)
+    return in_order(Distributions(z[drawn], samples.names[samples.codes[drawn]]), names)
 
 
 def in_order(D: Distributions, names: Iterable[str]) -> Distributions:

@@ -55,8 +55,6 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
         from ..tl.transfer import project_samples
 
     trained = trained_from(options.trained, "groundmetric")
-    if trained.cells is None:
-        raise ValueError(f"{options.trained!r} is a metric without labels: expected the folder of a `learn` run")
     with Source(options.cells) as source:
         shared.log(f"reading {options.cells}, comparing with {len(trained.cells)} training samples")
         projected = project_samples(

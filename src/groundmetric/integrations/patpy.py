@@ -1,8 +1,7 @@
 """patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
 
-Needs the extra `patpy`. `GroundMetricLearning` is a supervised method of patpy, `OptimalTransport` a sample
-representation; patpy's evaluations and plots accept both. patpy evaluates a method on all samples including training
-samples. Therefore distances between training samples are out-of-bag, and their predictions are held-out.
+Needs the extra `patpy`. patpy evaluates a method on all samples including training samples. Therefore distances between
+training samples are out-of-bag, and their predictions are held-out.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..distributions import Distributions
 from ..interpret.axes import classical_scaling
 from ..metrics.base import GroundMetric
 from ..tl import learn, samples, transfer
-from ..tl.relevance import relevance_by_plans
+from ..tl.relevance import halves, relevance_by_plans
 
 need("patpy", "its methods", "patpy")
 
@@ -37,13 +36,13 @@ _TARGETS = {"classification": "classes", "regression": "ordered", "ranking": "or
 _MAX_PARTNERS = 10
 # Dimensions of a representation: a linear probe on as many dimensions as samples would fit any labels.
 _N_AXES = 10
+_key = "groundmetric_{}".format  # `key_added` of the results of a label
 
 
 class GroundMetricLearning(SupervisedSampleMethod):
     """A supervised method of patpy: an ensemble of ground metrics for each label, learned by `tl.learn`.
 
-    Results are in `adata` too, under the key "groundmetric_<label>", for `gm.get`, `gm.tl` and `gm.pl`:
-    ``gm.get.importance(adata, key="groundmetric_disease")`` is the table of genes.
+    Results are also in `adata`, under the key "groundmetric_<label>", for `gm.get`, `gm.tl` and `gm.pl`.
 
     Parameters
     ----------
@@ -81,23 +80,15 @@ class GroundMetricLearning(SupervisedSampleMethod):
     """
 
     def __init__(
-        self,
-        sample_key: str,
-        label_keys: list[str] | str,
-        tasks: list[str] | str,
-        cell_group_key: str | None = None,
-        layer: str | None = "X",
-        seed: int = 42,
-        *,
-        n_cells: int | None = 1000,
-        n_jobs: int | None = None,
+        self, sample_key: str, label_keys: list[str] | str, tasks: list[str] | str, cell_group_key: str | None = None,
+        layer: str | None = "X", seed: int = 42, *, n_cells: int | None = 1000, n_jobs: int | None = None,
         **parameters: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(sample_key, label_keys, _checked_tasks(tasks), cell_group_key, layer, seed)
         self.n_cells = n_cells
         self.n_jobs = n_jobs
         self.parameters = parameters
-        self._forget()
+        self._learned: dict[str, EnsembleResults] = {}
 
     def prepare_anndata(self, adata: Any, train: bool = True) -> None:
         """Set the cells and learn a metric from each label.
@@ -112,16 +103,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
         if adata.isbacked:
             raise ValueError("adata is backed by a file, but results are added to it: load it with adata.to_memory()")
         super().prepare_anndata(adata)
-        self._forget()
+        self._learned, self._fitted = {}, False
         if train:
             self.fine_tune(self.label_keys, self.tasks)
-
-    def _forget(self) -> None:
-        """Discard results of other cells."""
-        self._learned: dict[str, EnsembleResults] = {}
-        self._matrices: dict[tuple[str, bool], np.ndarray] = {}
-        self._of_cells: dict[str, pd.Series] = {}
-        self._fitted = False
 
     def fine_tune(self, labels: list[str] | str, tasks: list[str] | str, **parameters: Any) -> None:
         """Learn a metric from each label; metrics of other labels are kept.
@@ -145,11 +129,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
                 "random_state": self.seed, "target": _TARGETS[task], **self.parameters, **parameters,
             }  # fmt: skip
             learn(self.adata, self.sample_key, label, method="ensemble", key_added=_key(label), **options)
-            results = EnsembleResults.read(self.adata.uns[_key(label)])
-            assert results is not None
-            self._learned[label] = results
-            self._of_cells.pop(label, None)
-            self._matrices = {key: matrix for key, matrix in self._matrices.items() if key[0] != label}
+            self._learned[label] = EnsembleResults(self.adata.uns[_key(label)]["ensemble"])
         self._fitted = True
         self.get_sample_representations()
 
@@ -161,8 +141,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         label : str
             A label that was learned.
         adata : AnnData or None, default=None
-            Cells of new samples, for `tl.transfer`, which adds results to it. None: the samples of `prepare_anndata`;
-            samples without a label are predicted as new samples.
+            Cells of new samples, for `tl.transfer`, which adds results to it. None: the samples of `prepare_anndata`.
 
         Returns
         -------
@@ -205,13 +184,13 @@ class GroundMetricLearning(SupervisedSampleMethod):
         label : str or None, default=None
             Label of the metric. None: the mean over all labels that were learned.
         out_of_bag : bool, default=True
-            Whether training samples are compared by members that were trained on neither. Otherwise they are compared
-            under the final metric, which separates training samples better than new samples: not for evaluation.
+            Whether training samples are compared by members that were trained on neither. The final metric separates
+            training samples better than new samples.
 
         Returns
         -------
         array of shape (n_samples, n_samples)
-            In units of their mean; a copy, because patpy's `predict_knn` writes to it.
+            In units of their mean.
         """
         self._check_fitted()
         labels = self._learned if label is None else [label]
@@ -219,16 +198,13 @@ class GroundMetricLearning(SupervisedSampleMethod):
 
     def _distances(self, label: str, out_of_bag: bool) -> np.ndarray:
         results, key = self._results(label), _key(label)
-        if (label, out_of_bag) not in self._matrices:
-            rows = pd.Index(results.samples).get_indexer(self._names)
-            if out_of_bag and np.all(rows >= 0):  # all are training samples
-                distances = results.out_of_bag[np.ix_(rows, rows)]
-            else:
-                compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
-                distances = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
-            mean = distances.sum() / (distances.size - len(distances))
-            self._matrices[label, out_of_bag] = distances / (mean or 1.0)
-        return self._matrices[label, out_of_bag]
+        rows = pd.Index(results.samples).get_indexer(self._names)
+        if out_of_bag and np.all(rows >= 0):  # all are training samples
+            distances = results.out_of_bag[np.ix_(rows, rows)]
+        else:
+            compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
+            distances = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
+        return distances / (distances.sum() / (distances.size - len(distances)) or 1.0)
 
     def get_sample_representations(self) -> pd.DataFrame:
         """Return coordinates of the out-of-bag distances by classical multidimensional scaling.
@@ -244,13 +220,12 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def get_sample_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each sample to other labels minus that to its own.
 
-        Distances are out of bag, in units of their mean between labels. Numbers are divided into a lower and an upper
-        half. Below 0, a sample is nearer to other labels.
+        Distances are out-of-bag, in units of their mean between labels; numbers are divided into two halves.
 
         Parameters
         ----------
         force : bool, default=False
-            Without effect: it is always computed.
+            Without effect.
 
         Returns
         -------
@@ -259,23 +234,22 @@ class GroundMetricLearning(SupervisedSampleMethod):
             samples without a label.
         """
         self._check_fitted()
-        return _table({label: self._farther(label) for label in self._learned}, self.samples)
-
-    def _farther(self, label: str) -> np.ndarray:
-        distances = self._distances(label, out_of_bag=True)
-        classes = self._classes(label).reindex(self._names).to_numpy()
-        labelled = pd.notna(classes) & pd.notna(classes)[:, None]
-        unlike = (classes[:, None] != classes) & labelled
-        like = (classes[:, None] == classes) & labelled & ~np.eye(len(classes), dtype=bool)
-        with np.errstate(invalid="ignore"):  # NaN without a label, or alone in its label
-            between, within = ((distances * pairs).sum(axis=1) / pairs.sum(axis=1) for pairs in (unlike, like))
-        return (between - within) / distances[unlike].mean()
+        columns = {}
+        for label in self._learned:
+            distances = self._distances(label, out_of_bag=True)
+            classes = self._classes(label).reindex(self._names).to_numpy()
+            labelled = pd.notna(classes) & pd.notna(classes)[:, None]
+            unlike = (classes[:, None] != classes) & labelled
+            like = (classes[:, None] == classes) & labelled & ~np.eye(len(classes), dtype=bool)
+            with np.errstate(invalid="ignore"):  # NaN without a label, or alone in its label
+                between, within = ((distances * pairs).sum(axis=1) / pairs.sum(axis=1) for pairs in (unlike, like))
+            columns[label] = (between - within) / distances[unlike].mean()
+        return _table(columns, self.samples)
 
     def get_cell_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each cell's mass to samples of other labels minus that to its own label.
 
-        It is that of `tl.cell_relevance`, by transport plans under the final metric: it describes the training samples
-        and does not test the metric. Numbers are divided into a lower and an upper half.
+        See `tl.cell_relevance`; numbers are divided into two halves.
 
         Parameters
         ----------
@@ -290,13 +264,13 @@ class GroundMetricLearning(SupervisedSampleMethod):
         """
         self._check_fitted()
         for label in self._learned:
-            if force or label not in self._of_cells:
+            if force or f"{label}_importance" not in self.adata.obs:
                 travel = relevance_by_plans(
                     self.adata, _key(label), _MAX_PARTNERS, self.seed, self.n_jobs, self._classes(label)
                 )
-                self._of_cells[label] = travel["relevance"]
-            self.adata.obs[f"{label}_importance"] = self._of_cells[label]
-        return _table({label: self._of_cells[label] for label in self._learned}, self.adata.obs_names)
+                self.adata.obs[f"{label}_importance"] = travel["relevance"]
+        columns = {label: self.adata.obs[f"{label}_importance"] for label in self._learned}
+        return _table(columns, self.adata.obs_names)
 
     @property
     def _names(self) -> pd.Index:
@@ -314,9 +288,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         results = self._results(label)
         if results.numbers is None:
             return pd.Series(results.labels, results.samples)
-        upper = results.numbers > np.median(results.numbers)
-        upper = upper if upper.any() else results.numbers >= np.median(results.numbers)
-        return pd.Series(np.where(upper, "upper", "lower"), results.samples)
+        return halves(pd.Series(results.numbers, results.samples))
 
 
 class OptimalTransport(SampleRepresentationMethod):
@@ -355,17 +327,9 @@ class OptimalTransport(SampleRepresentationMethod):
     DISTANCES_UNS_KEY = "X_optimal_transport_distances"
 
     def __init__(
-        self,
-        sample_key: str,
-        cell_group_key: str | None = None,
-        layer: str | None = "X_pca",
-        seed: int = 67,
-        *,
-        metric: GroundMetric | str = "euclidean",
-        n_cells: int | None = 1000,
-        n_jobs: int | None = None,
-        **options: Any,
-    ) -> None:
+        self, sample_key: str, cell_group_key: str | None = None, layer: str | None = "X_pca", seed: int = 67, *,
+        metric: GroundMetric | str = "euclidean", n_cells: int | None = 1000, n_jobs: int | None = None, **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__(sample_key, cell_group_key, layer, seed)
         self.metric = metric
         self.n_cells = n_cells
@@ -374,7 +338,7 @@ class OptimalTransport(SampleRepresentationMethod):
         self._distances: np.ndarray | None = None
 
     def prepare_anndata(self, adata: Any) -> None:
-        """Take the cells.
+        """Set the cells.
 
         Parameters
         ----------
@@ -387,8 +351,6 @@ class OptimalTransport(SampleRepresentationMethod):
     def calculate_distance_matrix(self, force: bool = False) -> np.ndarray:
         """Return Wasserstein distances between samples.
 
-        Distances in `uns` are not reused: they may come from an object with other parameters.
-
         Parameters
         ----------
         force : bool, default=False
@@ -400,18 +362,12 @@ class OptimalTransport(SampleRepresentationMethod):
             A copy of the distances in `uns`, because patpy's `predict_knn` writes to it.
         """
         self._check_adata_loaded()
-        if force or self._distances is None:
-            self._distances = pairwise_distances(self._cells(), metric=self.metric, n_jobs=self.n_jobs, **self.options)
-            self.adata.uns[self.DISTANCES_UNS_KEY] = self._distances.copy()
-            self.sample_representation = _coordinates(self._distances, self.samples)
-            self._fitted = True
-        return self._distances.copy()
-
-    def _cells(self) -> Distributions:
-        """Drawn cells of the samples, in their order, with the features of the metric."""
+        # Distances in `uns` may come from an object with other parameters.
+        if self._distances is not None and not force:
+            return self._distances.copy()
         layer, use_rep = _place(self.adata, self.layer)
-        who = samples_of(self.adata.obs, self.sample_key)
-        rows = draw(who, self.n_cells, self.seed)
+        cell_samples = samples_of(self.adata.obs, self.sample_key)
+        rows = draw(cell_samples, self.n_cells, self.seed)
         features = getattr(self.metric, "features", None)
         with Source(self.adata) as source:
             values = Features.read(source, layer, use_rep)
@@ -422,19 +378,20 @@ class OptimalTransport(SampleRepresentationMethod):
                     lacking = features[int(np.flatnonzero(columns < 0)[0])]
                     raise ValueError(f"metric has the feature {lacking!r}, but adata has {values.names[0]!r}, …")
             points = read(values.matrix, rows, np.sort(columns))[:, np.argsort(np.argsort(columns))]
-        return in_order(Distributions(points, who.names[who.codes[rows]], features=features), who.names)
+        D = Distributions(points, cell_samples.names[cell_samples.codes[rows]], features=features)
+        D = in_order(D, cell_samples.names)
+        self._distances = pairwise_distances(D, metric=self.metric, n_jobs=self.n_jobs, **self.options)
+        self.adata.uns[self.DISTANCES_UNS_KEY] = self._distances.copy()
+        self.sample_representation = _coordinates(self._distances, self.samples)
+        self._fitted = True
+        return self._distances.copy()
 
 
 def _checked_tasks(tasks: Sequence[str] | str) -> list[str]:
     checked = [tasks] if isinstance(tasks, str) else list(tasks)
-    unknown = [task for task in checked if task not in _TARGETS]
-    if unknown:
+    if unknown := [task for task in checked if task not in _TARGETS]:
         raise ValueError(f"tasks holds {unknown[0]!r}: expected some of {list(_TARGETS)}")
     return checked
-
-
-def _key(label: str) -> str:
-    return f"groundmetric_{label}"
 
 
 def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
@@ -460,5 +417,6 @@ def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:
 
 def _coordinates(distances: np.ndarray, names: Any) -> pd.DataFrame:
     positions = classical_scaling(distances, _N_AXES)
-    positions = positions[:, np.square(positions).sum(axis=0) > 1e-12 * max(float(np.square(positions).sum()), 1e-300)]
+    sizes = np.square(positions).sum(axis=0)
+    positions = positions[:, sizes > 1e-12 * max(float(sizes.sum()), 1e-300)]
     return pd.DataFrame(positions, index=names, columns=[f"dim_{k}" for k in range(positions.shape[1])])

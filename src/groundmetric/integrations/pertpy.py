@@ -1,8 +1,6 @@
 """pertpy: the exact Wasserstein distance between groups of cells, under any ground metric. Needs the extra `pertpy`.
 
-pertpy's "wasserstein" is entropic with the squared Euclidean cost, and 1.0 if that cost is not finite. Here it is exact
-with the distance itself as cost, and values that are not finite raise an error. pertpy selects distances by name only,
-so `Distance` and `DistanceTest` are subclassed: pairwise, one-sided, bootstrap and permutations are those of pertpy.
+pertpy selects distances by name only, so `Distance` and `DistanceTest` are subclassed.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ class ExactWasserstein(AbstractDistance):
         X, Y : array or sparse matrix of shape (n_cells, n_features)
             Cells of the two groups.
         **options : Any
-            Options of `groundmetric.pairwise_distances`, which override those of the object.
+            Options that override those of the object.
 
         Returns
         -------
@@ -95,17 +93,15 @@ class ExactWasserstein(AbstractDistance):
 class TransportDistance(Distance):
     """pertpy's `Distance` with the exact Wasserstein distance, between two groups of cells or all of an AnnData.
 
-    The cells are those of an entry of `obsm` or of `layers`. After `tl.learn`, ``obsm_key="X_groundmetric"`` is the
-    learned metric: it is the Euclidean one between these coordinates.
-
     Parameters
     ----------
     metric : GroundMetric or str, default="euclidean"
         Distance between cells. The columns of the cells must be its features, in their order.
     layer_key : str or None, default=None
-        Entry of `layers` to take the cells from.
+        Entry of `layers` with the cells.
     obsm_key : str or None, default=None
-        Entry of `obsm` to take the cells from; None, without `layer_key`: "X_pca".
+        Entry of `obsm` with the cells; None, without `layer_key`: "X_pca". After `tl.learn`, "X_groundmetric" has the
+        coordinates between which the learned metric is the Euclidean distance.
     **options : Any
         Options of `groundmetric.pairwise_distances`.
 
@@ -122,13 +118,9 @@ class TransportDistance(Distance):
     """
 
     def __init__(
-        self,
-        metric: GroundMetric | str = "euclidean",
-        *,
-        layer_key: str | None = None,
-        obsm_key: str | None = None,
+        self, metric: GroundMetric | str = "euclidean", *, layer_key: str | None = None, obsm_key: str | None = None,
         **options: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(_PLACEHOLDER, layer_key=layer_key, obsm_key=obsm_key)
         self.metric = "exact wasserstein"
         self.metric_fct = ExactWasserstein(metric, **options)
@@ -137,8 +129,7 @@ class TransportDistance(Distance):
 class TransportDistanceTest(DistanceTest):
     """pertpy's permutation test of groups of cells against a control, by the exact Wasserstein distance.
 
-    It permutes cells: it tests whether two groups of cells differ, not whether patients differ. If cells of a group
-    come from several patients, `groundmetric.evaluation.permutation_test` permutes patients.
+    It permutes cells and thus does not test whether patients differ; `groundmetric.evaluation.permutation_test` does.
 
     Parameters
     ----------

@@ -33,6 +33,7 @@ from .._anndata.store import (  # fmt: skip
     EnsembleResults,
     Stored,
     check_parts,
+    ensemble_entry,
     plain_parameters,
     predictor_of,
     read_entry,
@@ -595,7 +596,7 @@ def _held_out_results(cohort: Cohort, steps: Steps) -> EnsembleResults:
         learner: Any = cohort.learner(verbose=steps.verbose)
         y = cohort.read.y if numbers is None else numbers
         learner.fit(cohort.metric_features, y, groups=cohort.read.groups, strata=cohort.strata)
-    return EnsembleResults.of(learner, cohort.read.D.names, np.asarray(cohort.read.y), numbers)
+    return EnsembleResults(ensemble_entry(learner, cohort.read.D.names, np.asarray(cohort.read.y), numbers))
 
 
 def _results_of_folds(comparison: Comparison, cohort: Cohort, results: EnsembleResults) -> list[Result]:

@@ -4,10 +4,10 @@ from .. import _anndata  # noqa: F401  first, for its error message without annd
 from .._anndata.cohort import CohortWarning
 from .learn import learn
 from .relevance import cell_relevance
-from .samples import average, samples, trajectory
+from .samples import samples, trajectory
 from .transfer import transfer
 
-__all__ = ["CohortWarning", "average", "cell_relevance", "learn", "samples", "trajectory", "transfer"]
+__all__ = ["CohortWarning", "cell_relevance", "learn", "samples", "trajectory", "transfer"]
 
 
 def __dir__() -> list[str]:

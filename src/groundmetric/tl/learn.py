@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -14,18 +12,9 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 
-from .._anndata.cohort import (
-    Annotations,
-    CohortWarning,
-    Features,
-    Selected,
-    check_draw,
-    cohort_problems,
-    constant_columns,
-    draw,
-)
+from .._anndata.cohort import Annotations, CohortWarning, Features, check_draw, cohort_problems, constant_columns, draw
 from .._anndata.source import Source, moments, project, read, warn_of_counts
-from .._anndata.store import EnsembleResults, Predictor, Stored, learner_entry, pack_predictor
+from .._anndata.store import Stored, ensemble_entry, learner_entry, pack_predictor
 from .._internal.parallel import muted, write_line
 from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
@@ -38,86 +27,18 @@ Learner = GroundMetricEnsemble | GroundMetricLearner
 METHODS: dict[str, type[Learner]] = {"ensemble": GroundMetricEnsemble, "ggml": GroundMetricLearner}
 # Options of `learn` that are not parameters of a learner, and the methods that have them.
 LEARN_OPTIONS = {"order": ("ensemble", "ggml"), "resample": ("ggml",)}
+# Advice for options of other packages.
+HINTS = {
+    "use_raw": "adata.raw is not read; give a layer (layer=…)",
+    "seed": "did you mean 'random_state'?",
+    "n_top_genes": "give the number of the most variable genes (genes=…)",
+}
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted learner."""
-
-    learner: Learner
-    selected: Selected  # its features
-    means: np.ndarray  # means of the features over the training cells
-    scale: dict[str, Any]  # whether values look like raw counts ("raw_counts"), share of negative values
-    predictor: Predictor | None = None  # of an ensemble
-    results: EnsembleResults | None = None  # of an ensemble
-
-
-def fit(
-    features: Features,
-    rows: np.ndarray,
-    annotations: Annotations,
-    learner: Learner,
-    *,
-    warn: bool = True,
-    redraw: Callable[[int], np.ndarray] | None = None,
-) -> tuple[Fitted, Any]:
-    """Train on the labelled samples among these ascending rows; return the fit and the values of all rows.
-
-    `warn` enables a warning about raw counts. `redraw` returns the rows of an epoch (`resample`).
-    """
-    samples, labels = annotations.samples, annotations.labels
-    is_training = samples.contains(labels.index, rows)
-    selected = features.select(rows[is_training])
-    columns, names = selected.columns, list(features.names[selected.columns])
-    if learner.verbose:
-        write_line(f"learning from {selected.text}")
-    points = read(features.matrix, rows, columns)
-    training = points if is_training.all() else points[is_training]
-    statistics = moments(training, np.arange(training.shape[0]))
-    raw = features.is_expression and statistics.looks_raw
-    D = Distributions(training, samples.names[samples.codes[rows[is_training]]], features=names)
-    if warn:
-        warn_of_counts(raw, features.layer, stacklevel=4)
-    # The distributions have a copy of the points, sorted by sample; it is the only one during training.
-    points, training = None if is_training.all() else points, None
-    scale = {"raw_counts": raw, "share_negative": statistics.negative}
-    strata = None if annotations.strata is None else annotations.strata.loc[D.names].to_numpy()
-    y = labels.loc[D.names]
-    if isinstance(learner, GroundMetricEnsemble):
-        # The predictor fits the ensemble: held-out scores are those of the estimator that predicts new samples.
-        y, numbers = np.asarray(y.astype(str) if annotations.is_ordered else y), None
-        if learner.target == "ordered":
-            target: Any = read_labels(labels.loc[D.names], "ordered", D.name_index, D, by_row=False)[0].target
-            numbers = target.values
-        predictor = (TransportClassifier if numbers is None else TransportRegressor)(learner)
-        groups = None if annotations.groups is None else annotations.groups.loc[D.names].tolist()
-        with muted(SmallSampleWarning):  # a CohortWarning has named the samples
-            predictor.fit(D, y if numbers is None else numbers, groups=groups, strata=strata)
-        results = EnsembleResults.of(predictor.ensemble_, D.names, y, numbers)
-        fitted = Fitted(predictor.ensemble_, selected, statistics.mean, scale, predictor, results)
-    else:
-
-        def fresh(epoch: int) -> Distributions:
-            """Return the distributions of D with the cells of an epoch, sorted by sample as in D."""
-            assert redraw is not None
-            drawn = redraw(epoch)
-            drawn = drawn[samples.contains(labels.index, drawn)]
-            sample = samples.names[samples.codes[drawn]]
-            order = np.argsort(pd.Index(D.names).get_indexer(sample), kind="stable")
-            return Distributions(read(features.matrix, drawn, columns)[order], sample[order], features=names)
-
-        with muted(SmallSampleWarning):
-            learner.fit(D, y if annotations.is_ordered else y.to_numpy(), strata=strata, fresh=redraw and fresh)
-        fitted = Fitted(learner, selected, statistics.mean, scale)
-    if points is None:  # back to the order of the rows
-        points = D.points if np.all(np.diff(D.order) > 0) else D.points[np.argsort(D.order)]
-    return fitted, points
-
-
-def make_learner(method: str, options: dict[str, Any], random_state: int) -> Learner:
+def make_learner(method: str, options: dict[str, Any]) -> Learner:
     """Return the learner of a method with these options; raise for options of another method.
 
-    >>> make_learner("ggml", {"n_components": 2}, 0)
+    >>> make_learner("ggml", {"n_components": 2})
     GroundMetricLearner(n_components=2, random_state=0)
     """
     if method not in METHODS:
@@ -133,9 +54,10 @@ def make_learner(method: str, options: dict[str, Any], random_state: int) -> Lea
         if owner is not None:
             problem = f", which is an option of method={owner!r}, not of {method!r}: leave it out"
             raise ParameterError(name, value, problem, {"method": owner})
-        similar = difflib.get_close_matches(name, names[method], n=1, cutoff=0.5)
-        hint = f": did you mean {similar[0]!r}?" if similar else ""
-        hint = ": adata.raw is not read; give a layer (layer=…)" if name == "use_raw" else hint
+        known = [*names[method], *(parameter for parameter in signature(learn).parameters if parameter != "options")]
+        similar = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = HINTS.get(name, f"did you mean {similar[0]!r}?" if similar else "")
+        hint = f": {hint}" if hint else ""
         raise TypeError(f"method={method!r} has no option {name!r}{hint} (options: {', '.join(sorted(names[method]))})")
     target = options.get("target", "classes")
     if isinstance(target, list | tuple) or isinstance(resolve_target(target), Distances | Survival):
@@ -153,7 +75,27 @@ def make_learner(method: str, options: dict[str, Any], random_state: int) -> Lea
                 "that weight genes: use GroundMetricLearner on Distributions",
             )  # fmt: skip
     parameters = {name: value for name, value in options.items() if name not in LEARN_OPTIONS}
-    return METHODS[method](**{"random_state": random_state, **parameters})
+    return METHODS[method](**{"random_state": 0, **parameters})
+
+
+def _train(
+    learner: Learner, D: Distributions, annotations: Annotations, redraw: Callable[[int], Distributions] | None
+) -> tuple[Learner, dict[str, Any]]:
+    """Return the fitted learner, and entries of `uns` with the results and the predictor of an ensemble."""
+    y = annotations.labels.loc[D.names]
+    strata = None if annotations.strata is None else annotations.strata.loc[D.names].to_numpy()
+    if isinstance(learner, GroundMetricLearner):
+        return learner.fit(D, y if annotations.is_ordered else y.to_numpy(), strata=strata, fresh=redraw), {}
+    labels, numbers = np.asarray(y.astype(str) if annotations.is_ordered else y), None
+    if learner.target == "ordered":
+        target: Any = read_labels(y, "ordered", D.name_index, D, by_row=False)[0].target
+        numbers = target.values
+    groups = None if annotations.groups is None else annotations.groups.loc[D.names].tolist()
+    # The predictor fits the ensemble: held-out scores are those of the estimator that predicts new samples.
+    predictor = (TransportClassifier if numbers is None else TransportRegressor)(learner)
+    predictor.fit(D, labels if numbers is None else numbers, groups=groups, strata=strata)
+    results = ensemble_entry(predictor.ensemble_, D.names, labels, numbers)
+    return predictor.ensemble_, {"ensemble": results, "predictor": pack_predictor(predictor)}
 
 
 def learn(
@@ -169,7 +111,6 @@ def learn(
     genes: GenesLike | None = None,
     n_cells: int | None = 1000,
     key_added: str = "groundmetric",
-    random_state: int = 0,
     **options: Any,
 ) -> ad.AnnData:
     """Learn a ground metric under which samples with the same label are close to each other.
@@ -193,12 +134,12 @@ def learn(
     method : {"ensemble", "ggml"}, default="ensemble"
         Learning method. An ensemble needs two samples (or groups) of each label.
     group_key : str or None, default=None
-        Column of `obs` with the patient or donor, if patients have several samples. Cross-validation folds and reports
-        keep samples of a group together.
+        Column of `obs` with the patient, if patients have several samples. Cross-validation folds and reports keep
+        samples of a group together.
     batch_key : str or None, default=None
-        Column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn. The
-        ensemble compares labels within batches. "ggml" asks that samples be closer to samples of their label in other
-        batches than to samples of other labels in their batch.
+        Column of `obs` with the batch or site of the cell's sample, which the metric should not learn. The ensemble
+        compares labels within batches. "ggml" asks that samples be closer to samples of their label in other batches
+        than to samples of other labels in their batch.
     layer : str or None, default=None
         Layer to learn from; None: X.
     use_rep : str or None, default=None
@@ -209,17 +150,15 @@ def learn(
         "all"; a list of names; or a mask. None: the genes marked by `pp.select_genes`; otherwise "variance" for counts
         of genes or their logarithms (more than 100 features, no negative values, at least 5% zeros), and "all" for
         other features, because the variance of a marker or a measurement depends on its unit.
-        ``uns["groundmetric"]["features"]`` describes the selection.
     n_cells : int or None, default=1000
         Number of cells drawn from each sample; smaller samples use all their cells. None: all cells.
     key_added : str, default="groundmetric"
         Prefix of the names of all results in `adata`.
-    random_state : int, default=0
-        Seed of the draw of cells and of the learner.
     **options : dict
         Parameters of the method: of `GroundMetricEnsemble` (n_members, kinds, max_points, …) or `GroundMetricLearner`
         (n_components, margin, strength, …). Both have target, max_epochs, n_jobs and verbose. Also:
 
+        - random_state : seed of the draw of cells and of the learner, by default 0.
         - order : text labels from low to high, e.g. ``["mild", "moderate", "severe"]``; implies ``target="ordered"``.
         - resample : whether to draw new cells in every epoch ("ggml" only), which uses more cells of a large file
           than fit into memory. Transport problems then have no warm start, which takes longer. Selected genes,
@@ -228,9 +167,8 @@ def learn(
     Returns
     -------
     AnnData
-        The AnnData with the results: `adata` itself if it is in memory. For a path, or an AnnData that is backed or
-        lazy, a new AnnData in memory with the drawn cells and the selected genes; the file or `adata` is not changed,
-        and a warning says so for a backed or lazy `adata`.
+        `adata` itself with the results if it is in memory. For a path, or an AnnData that is backed or lazy, a new
+        AnnData with the drawn cells and the selected genes; the file or `adata` is not changed.
 
     Warns
     -----
@@ -244,17 +182,14 @@ def learn(
 
     - ``obsm["X_groundmetric"]``: cells in the learned space, in which the metric is the Euclidean distance
     - ``varm["groundmetric_components"]``: components, 0 for genes that were not selected (not with `use_rep`)
-    - ``var["groundmetric_importance"]``: importance of each gene, summing to 1 (not with `use_rep`)
-    - ``var["groundmetric_importance_low"]``, ``var["groundmetric_importance_high"]`` (ensemble; not with `use_rep`):
-      bounds that include the importance and 95% of the members
+    - ``var["groundmetric_importance"]``: importance of each gene, summing to 1 (not with `use_rep`); for an ensemble
+      also ``"groundmetric_importance_low"`` and ``"groundmetric_importance_high"``, bounds that include the importance
+      and 95% of the members
     - ``obs["groundmetric_sampled"]``: whether each cell was drawn
-    - ``uns["groundmetric"]``: parameters (with "method"), labels, version, and the metric, which `get.metric` rebuilds;
-      with "ggml" also the history of its epochs
-    - ``uns["groundmetric"]["features"]``: rule of the gene selection, numbers of selected and of all genes, and a
-      description ("text")
-    - ``uns["groundmetric"]["cell_numbers"]``: association of the number of cells per sample with the label, as a
-      sentence ("text") and a p-value ("p"); see `evaluation.size_association`
-    - ``uns["groundmetric"]["n_cells"]`` (file): number of cells of each sample in the file
+    - ``uns["groundmetric"]``: parameters ("params"), labels, version, and the metric, which `get.metric` rebuilds; the
+      gene selection ("features"); the association of the number of cells with the label ("cell_numbers", see
+      `evaluation.size_association`); with "ggml" the history of its epochs; after learning from a file the number of
+      cells of each sample in the file ("n_cells")
     - ``uns["groundmetric"]["predictor"]`` (ensemble): the fitted `TransportClassifier` (for ordered labels
       `TransportRegressor`) that `tl.transfer` uses
     - ``uns["groundmetric"]["ensemble"]`` (ensemble): results of the training samples, in the order of "samples":
@@ -276,11 +211,14 @@ def learn(
     >>> adata.obsm["X_groundmetric"].shape == (adata.n_obs, 2)
     True
     """
+    random_state = options.get("random_state", 0)
     check_draw(n_cells, random_state)
+    if not isinstance(key_added, str) or not key_added or "/" in key_added:
+        raise ParameterError("key_added", key_added, ": expected a name without '/', which files read as a path")
     order, resample = options.get("order"), bool(options.get("resample"))
     if order is not None and options.setdefault("target", "ordered") == "classes":
-        raise ParameterError("order", list(order), ", but target is 'classes': leave one of them out")
-    learner = make_learner(method, options, random_state)
+        raise ParameterError("order", order, ", but target is 'classes': leave one of them out")
+    learner = make_learner(method, options)
     if resample and n_cells is None:
         raise ParameterError("n_cells", None, ", but resample draws a subset of the cells: give a number")
     with Source(adata) as source:
@@ -288,7 +226,7 @@ def learn(
             source.obs, sample_key, label_key, group_key=group_key, batch_key=batch_key, target=learner.target,
             order=order,
         )  # fmt: skip
-        annotations.check(method, learner.target)
+        annotations.check(label_key, batch_key, method, learner.target)
         samples, labels = annotations.samples, annotations.labels
         features = Features.read(source, layer, use_rep, genes)
         is_ordered = isinstance(resolve_target(learner.target), Ordered)
@@ -302,10 +240,34 @@ def learn(
         cell_numbers = association.sentence(label_key, "sample", "cell")
         if learner.verbose and all(problem.title != "Number of cells" for problem in problems):
             write_line(cell_numbers)
-        rows = draw(samples, n_cells, random_state)
-        redraw = partial(draw, samples, n_cells, random_state) if resample else None
-        fitted, points = fit(features, rows, annotations, learner, redraw=redraw)
-        metric, columns = fitted.learner.metric_, fitted.selected.columns
+        rows, of_labelled = draw(samples, n_cells, random_state), samples.contains(labels.index)
+        is_training = of_labelled[rows]
+        columns, selection = features.select(rows[is_training])
+        names = list(features.names[columns])
+        if learner.verbose:
+            write_line(f"learning from {selection['text']}")
+        points = read(features.matrix, rows, columns)
+        training = points if is_training.all() else points[is_training]
+        statistics = moments(training, np.arange(training.shape[0]))
+        raw_counts = features.is_expression and statistics.looks_raw
+        warn_of_counts(raw_counts, layer, stacklevel=3)
+        D = Distributions(training, samples.names[samples.codes[rows[is_training]]], features=names)
+        # The distributions have a copy of the points, sorted by sample; it is the only one during training.
+        points, training = None if is_training.all() else points, None
+
+        def redraw(epoch: int) -> Distributions:
+            """Return the distributions of D with the cells of an epoch, sorted by sample as in D."""
+            drawn = draw(samples, n_cells, random_state, epoch)
+            drawn = drawn[of_labelled[drawn]]
+            sample = samples.names[samples.codes[drawn]]
+            by_sample = np.argsort(pd.Index(D.names).get_indexer(sample), kind="stable")
+            return Distributions(read(features.matrix, drawn, columns)[by_sample], sample[by_sample], features=names)
+
+        with muted(SmallSampleWarning):  # a CohortWarning has named the samples
+            learner, results = _train(learner, D, annotations, redraw if resample else None)
+        metric = learner.metric_
+        if points is None:  # back to the order of the rows
+            points = D.points if np.all(np.diff(D.order) > 0) else D.points[np.argsort(D.order)]
         if source.on_disk:
             obs, drawn = source.obs.iloc[rows].copy(), np.ones(rows.size, bool)
             if use_rep is None:
@@ -313,23 +275,20 @@ def learn(
             else:
                 result = ad.AnnData(obs=obs, var=source.var.copy(), obsm={use_rep: points})
             z, columns = metric.project(points), np.arange(result.n_vars)
+            # Cells that were not drawn are not in the result.
+            results["n_cells"] = {"samples": samples.names.astype(object), "n_cells": samples.sizes}
             if isinstance(adata, ad.AnnData):
                 kind = "backed" if adata.isbacked else "lazy"
-                warnings.warn(
-                    f"adata is {kind} and is not changed: learn returns a new AnnData with the results, the drawn "
-                    "cells and the selected genes",
-                    UserWarning,
-                    stacklevel=2,
-                )
+                text = f"adata is {kind} and is not changed: learn returns a new AnnData with the results, the drawn "
+                warnings.warn(text + "cells and the selected genes", UserWarning, stacklevel=2)
         else:
             result, all_rows = source.adata, np.arange(samples.codes.size)
             z, drawn = project(features.matrix, all_rows, columns, metric.components), np.isin(all_rows, rows)
-    params = {
-        "sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key,
-        "order": None if order is None else [str(name) for name in order], "layer": layer, "use_rep": use_rep,
-        "genes": fitted.selected.rule, "n_cells": n_cells, "resample": resample or None, "random_state": random_state,
-        **fitted.scale, "method": method,
-    }  # fmt: skip
+            bad = np.flatnonzero(~np.isfinite(z).all(axis=1))
+            if bad.size:
+                text = f"the selected genes hold NaN or infinity in {bad.size} of {len(z)} cells that were not learned "
+                text += f"from, e.g. {str(source.obs.index[bad[0]])!r}: fill the values and learn again, or drop them"
+                warnings.warn(text, UserWarning, stacklevel=2)
     result.obsm[f"X_{key_added}"] = z
     result.obs[f"{key_added}_sampled"] = drawn
     if use_rep is None:
@@ -337,17 +296,20 @@ def learn(
         components[columns] = metric.components.T
         result.varm[f"{key_added}_components"] = components
         importances = {"importance": metric.importance()}
-        if fitted.results is not None:
-            importances |= dict(zip(("importance_low", "importance_high"), fitted.results.interval, strict=True))
+        if "ensemble" in results:
+            importances |= {name: results["ensemble"][name] for name in ("importance_low", "importance_high")}
         for name, values in importances.items():
             column = np.zeros(result.n_vars)
             column[columns] = values
             result.var[f"{key_added}_{name}"] = column
-    entry = Stored(key_added, metric, fitted.means, params, labels).entry() | learner_entry(fitted.learner)
-    entry |= {"features": fitted.selected.entry(), "cell_numbers": {"p": association.p, "text": cell_numbers}}
-    if fitted.predictor is not None and fitted.results is not None:
-        entry |= {"ensemble": fitted.results.entry(), "predictor": pack_predictor(fitted.predictor)}
-    if source.on_disk:  # cells that were not drawn are not in the result
-        entry["n_cells"] = {"samples": samples.names.astype(object), "n_cells": samples.sizes}
-    result.uns[key_added] = entry
+    params = {
+        "sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key,
+        "order": None if order is None else [str(name) for name in order], "layer": layer, "use_rep": use_rep,
+        "genes": features.n_genes or selection["rule"], "n_cells": n_cells, "resample": resample or None,
+        "random_state": random_state, "raw_counts": raw_counts, "share_negative": statistics.negative, "method": method,
+    }  # fmt: skip
+    result.uns[key_added] = {
+        **Stored(key_added, metric, statistics.mean, params, labels).entry(), **learner_entry(learner),
+        "features": selection, "cell_numbers": {"p": association.p, "text": cell_numbers}, **results,
+    }  # fmt: skip
     return result

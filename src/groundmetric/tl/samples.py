@@ -1,8 +1,4 @@
-"""tl.samples: an AnnData with a row per sample and a neighbour graph; tl.average and tl.trajectory.
-
-The neighbour graph is computed here: scanpy accepts exact distances only through umap, whose import and compilation
-take longer than the rest of `tl.samples`.
-"""
+"""tl.samples: an AnnData with a row per sample and a neighbour graph; tl.trajectory."""
 
 from __future__ import annotations
 
@@ -13,10 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
-from sklearn.decomposition import PCA
 
-from .._anndata.cohort import Samples, constant_columns, find_column, samples_of
-from .._anndata.source import Source, list_names, pieces, read
+from .._anndata.cohort import CELL_TYPE, Samples, constant_columns, find_column, samples_of
+from .._anndata.source import Source, check_anndata, list_names, pieces
 from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry, storable_parameters
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
@@ -42,7 +37,7 @@ def samples(
     """Return an AnnData with a row per sample, and the distances between samples under the learned metric.
 
     It includes the graph of nearest neighbours, which `sc.tl.umap`, `sc.tl.leiden`, `sc.tl.diffmap` and `sc.tl.dpt`
-    use. scanpy draws marks for thousands of cells: give the size of marks, e.g. ``sc.pl.umap(samples, size=200)``.
+    use. Give `sc.pl.umap` the size of marks, e.g. ``size=200``: its default is made for thousands of cells.
 
     Parameters
     ----------
@@ -56,8 +51,7 @@ def samples(
         Neighbours of each sample in the graph, including itself as in scanpy; at most the number of samples less one.
     n_landmarks : int or None, default=128
         Number of landmark samples in cohorts of more than 256 samples: each sample is compared with the landmarks by at
-        most 100 cells, and all other distances are interpolated. The time is then proportional to the number of
-        samples. None: exact distances of all pairs, by all drawn cells.
+        most 100 cells, and all other distances are interpolated. None: exact distances of all pairs.
     key : str, default="groundmetric"
         The `key_added` of `tl.learn`.
     n_jobs : int or None, default=None
@@ -77,11 +71,10 @@ def samples(
     - ``X``: mean of each selected gene over the drawn cells (if `adata` has the values; not with `use_rep`)
     - ``obs``: columns of `adata.obs` that are constant within samples, and "n_cells", the number of cells of a sample,
       including cells that were not drawn
-    - ``obsm["X_groundmetric_distances"]``: distances to all samples. Distances between training samples of an ensemble
-      are out-of-bag, scaled to the mean of the distances under the final metric
+    - ``obsp["groundmetric_distances"]``, ``obsm["X_groundmetric_distances"]``: distances between samples. Distances
+      between training samples of an ensemble are out-of-bag, scaled to the mean of the distances under the final metric
     - ``obsm["cell_types"]``: number of cells of each type in `adata` (if it has cell types); after learning from a
       file, `adata` has the drawn cells only
-    - ``obsp["groundmetric_distances"]``: the same distances, as a pairwise entry
     - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the final metric, which was trained on these
       labels; they separate labels better than distances between new samples do
     - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
@@ -100,6 +93,8 @@ def samples(
     (8, (8, 8))
     """
     check_number("n_neighbors", n_neighbors, low=2, whole=True)
+    if n_landmarks is not None:
+        check_number("n_landmarks", n_landmarks, low=1, whole=True)
     with Source(adata) as source:
         entry = source.uns_entry(key)
         stored = read_entry(entry, key, "adata")
@@ -113,14 +108,22 @@ def samples(
             counts.update(pd.Series(np.asarray(entry["n_cells"]["n_cells"]), map(str, entry["n_cells"]["samples"])))
         obs["n_cells"] = counts.to_numpy()
         X, var = _gene_means(source, units, stored)
-        types = count_cell_types(source.obs, units, cell_type_key)
-    result = ad.AnnData(X, obs=obs, var=var)
-    if types is not None:
-        result.obsm["cell_types"] = types
+        result = ad.AnnData(X, obs=obs, var=var)
+        if cell_type_key is not None or CELL_TYPE in source.obs.columns:
+            types = find_column(source.obs, cell_type_key or CELL_TYPE, "cell_type_key").astype(object).to_numpy()
+            numbers = pd.crosstab(units.codes, types).reindex(range(len(units)), fill_value=0)
+            columns = as_keys(numbers.columns)
+            result.obsm["cell_types"] = pd.DataFrame(numbers.to_numpy(), result.obs_names, columns)
     results = EnsembleResults.read(entry)
     if results is not None and as_learned:
         result.obsp[f"{key}_in_sample"] = distances
-        distances = out_of_bag_distances(distances, results, units.names)
+        positions = pd.Index(results.samples).get_indexer(units.names)
+        training = np.flatnonzero(positions >= 0)
+        if training.size > 1:
+            block = results.out_of_bag[np.ix_(positions[training], positions[training])]
+            unit = distances[np.ix_(training, training)].sum() / (block.sum() or 1.0)
+            distances = distances.copy()
+            distances[np.ix_(training, training)] = unit * block
         predicted = pd.Series(results.predicted, results.samples).reindex(result.obs_names)
         is_number = results.predicted.dtype.kind in "biuf"
         result.obs[f"{key}_held_out"] = predicted if is_number else predicted.astype("category")
@@ -150,77 +153,6 @@ def _distances(
     cells = cells.equalize(cells.common_size(_MAX_CELLS))
     columns = pairwise_distances(cells, cells[landmarks], n_jobs=n_jobs, verbose=verbose)
     return landmarks, complete_distances(columns, landmarks)
-
-
-def out_of_bag_distances(distances: np.ndarray, results: EnsembleResults, names: np.ndarray) -> np.ndarray:
-    """Return distances in which those between training samples are out-of-bag, with the same mean."""
-    positions = pd.Index(results.samples).get_indexer(names)
-    training = np.flatnonzero(positions >= 0)
-    combined = distances.copy()
-    if training.size > 1:
-        block = results.out_of_bag[np.ix_(positions[training], positions[training])]
-        unit = distances[np.ix_(training, training)].sum() / (block.sum() or 1.0)
-        combined[np.ix_(training, training)] = unit * block
-    return combined
-
-
-def average(
-    adata: ad.AnnData,
-    weight: float = 0.5,
-    *,
-    use_rep: str | None = None,
-    n_pcs: int = 50,
-    key: str = "groundmetric",
-    key_added: str | None = None,
-    random_state: int = 0,
-) -> None:
-    """Compute coordinates of cells between the learned metric (weight 0) and the Euclidean metric (weight 1).
-
-    The learned metric separates conditions, the Euclidean metric cell types; coordinates in between show both. The
-    Euclidean distance d between these coordinates is d² = (1 - weight) d²_learned + weight d²_Euclidean, each in units
-    of its root mean square over all pairs of cells. Use them with
-    ``sc.pp.neighbors(adata, use_rep="X_groundmetric_average")``.
-
-    `GroundMetric.blend` averages the distances themselves, as the paper does, which is not possible with coordinates.
-
-    Parameters
-    ----------
-    adata : AnnData
-        Cells after `tl.learn` or `tl.transfer`; the coordinates are added to its `obsm`.
-    weight : float, default=0.5
-        Weight of the Euclidean metric, from 0 to 1.
-    use_rep : str or None, default=None
-        Entry of `obsm` with the coordinates of the Euclidean metric. None: the `use_rep` of `tl.learn`, else "X_pca"
-        if it exists, else principal components of the selected genes.
-    n_pcs : int, default=50
-        Maximum number of principal components.
-    key : str, default="groundmetric"
-        The `key_added` of `tl.learn`.
-    key_added : str or None, default=None
-        Entry of `obsm` for the coordinates; None: "X_groundmetric_average", with `key` in place of "groundmetric".
-    random_state : int, default=0
-        Seed of the principal component analysis.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
-    >>> gm.tl.average(adata, n_pcs=10)
-    >>> adata.obsm["X_groundmetric_average"].shape == (adata.n_obs, 2 + 10)
-    True
-    """
-    check_number("weight", weight, low=0, high=1)
-    with Source(adata) as source:
-        stored = read_entry(source.uns_entry(key), key, "adata")
-        learned = np.asarray(source.representation(f"X_{key}"))
-        use_rep = use_rep or stored.params.get("use_rep") or ("X_pca" if "X_pca" in adata.obsm else None)
-        if use_rep is not None:
-            euclidean = np.asarray(source.representation(use_rep), dtype=np.float64)
-        else:
-            euclidean = _principal_components(source, stored.features, stored.params.get("layer"), n_pcs, random_state)
-    blocks = np.sqrt(1.0 - weight) * _standardised(learned), np.sqrt(weight) * _standardised(euclidean)
-    adata.obsm[key_added or f"X_{key}_average"] = np.hstack(blocks)
 
 
 def trajectory(
@@ -268,16 +200,28 @@ def trajectory(
     >>> samples.obs.sort_values("groundmetric_pseudotime")["condition"].tolist()[-1]
     'disease'
     """
+    check_anndata(samples)
     if f"{key}_distances" not in samples.obsp:
         raise ValueError(f"obsp has no {key + '_distances'!r}: pass the AnnData that tl.samples returns")
     distances = np.asarray(samples.obsp[f"{key}_distances"])
     if len(distances) < 3:
         raise ValueError(f"there are {len(distances)} samples: a trajectory needs at least 3")
     check_number("n_neighbors", n_neighbors, low=1, whole=True)
-    start = _find_root(samples, root, distances, samples.uns[key]["params"].get("label_key"))
+    names, label_key = [str(name) for name in samples.obs_names], samples.uns[key]["params"].get("label_key")
+    if str(root) in names:
+        start = names.index(str(root))
+    else:  # the most extreme sample with this label
+        labels = [] if label_key is None else find_column(samples.obs, label_key, "label_key").astype(str).to_numpy()
+        members = np.flatnonzero(np.asarray(labels) == str(root))
+        if not members.size:
+            candidates = list_names(root, [*names, *dict.fromkeys(labels)])
+            raise ParameterError("root", root, f", which is neither a sample nor a label: {candidates}")
+        opposite = np.setdiff1d(np.arange(len(names)), members)
+        mean_distances = distances[np.ix_(members, opposite if opposite.size else members)].mean(axis=1)
+        start = int(members[mean_distances.argmax()])
     key_added = key_added or f"{key}_pseudotime"
     samples.obs[key_added] = pseudotime(distances, start, min(n_neighbors, len(distances) - 1))
-    samples.uns[key_added] = {"root": str(samples.obs_names[start])}
+    samples.uns[key_added] = {"root": names[start]}
 
 
 def _gene_means(source: Source, units: Samples, stored: Stored) -> tuple[np.ndarray | None, pd.DataFrame | None]:
@@ -296,17 +240,6 @@ def _gene_means(source: Source, units: Samples, stored: Stored) -> tuple[np.ndar
     return X[:, order], source.var.iloc[positions].copy()
 
 
-def count_cell_types(obs: pd.DataFrame, units: Samples, cell_type_key: str | None) -> pd.DataFrame | None:
-    """Return the number of cells of each type in each sample; None without cell types."""
-    if cell_type_key is None:
-        if "cell_type" not in obs.columns:
-            return None
-        cell_type_key = "cell_type"
-    types = find_column(obs, cell_type_key, "cell_type_key")
-    counts = pd.crosstab(units.codes, types.astype(object).to_numpy()).reindex(range(len(units)), fill_value=0)
-    return pd.DataFrame(counts.to_numpy(), index=units.names.astype(str), columns=as_keys(counts.columns))
-
-
 def as_keys(values: Any) -> list[str]:
     """Return names of columns that a file can hold: HDF5 reads a slash as a path."""
     return [str(value).replace("/", "|") for value in values]
@@ -315,6 +248,7 @@ def as_keys(values: Any) -> list[str]:
 def set_neighbors(adata: Any, distances: np.ndarray, n_neighbors: int, use_rep: str) -> None:
     """Write `uns["neighbors"]`, `obsp["distances"]` and `obsp["connectivities"]` as scanpy does.
 
+    scanpy itself accepts exact distances only through umap, whose import takes longer than the rest of `tl.samples`.
     `n_neighbors` includes the sample itself. Connectivities are the fuzzy graph of UMAP: the weight of a neighbour is
     exp(-(d - d_nearest) / width), and the two directions of an edge are united by a + b - ab.
     """
@@ -329,60 +263,22 @@ def set_neighbors(adata: Any, distances: np.ndarray, n_neighbors: int, use_rep: 
     smallest = np.where(nearest > 0, nearest, np.inf).min(axis=1)
     smallest = np.where(np.isfinite(smallest), smallest, 0.0)
     excess = np.maximum(nearest - smallest[:, None], 0.0)
-    directed = graph(np.exp(-excess / _widths(excess, nearest, smallest)[:, None])).astype(np.float32)
+    # Bisection for the widths with which the weights of each row sum to log2 of the number of neighbours.
+    low, high = np.zeros(n), np.full(n, excess.max() * 1e3 + 1.0)
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        too_wide = np.exp(-excess / middle[:, None]).sum(axis=1) > np.log2(n_neighbors)
+        low, high = np.where(too_wide, low, middle), np.where(too_wide, middle, high)
+    # As in umap, at least a thousandth of the mean distance of the row (of all rows if all its neighbours coincide).
+    floor = 1e-3 * np.where(smallest > 0, nearest.sum(axis=1) / n_neighbors, nearest.sum() / (n_neighbors * n))
+    widths = np.maximum(np.maximum((low + high) / 2.0, floor), np.finfo(float).tiny)
+    directed = graph(np.exp(-excess / widths[:, None])).astype(np.float32)
     adata.obsp["distances"] = graph(nearest)
     adata.obsp["connectivities"] = (directed + directed.T - directed.multiply(directed.T)).tocsr()
     params = {"n_neighbors": n_neighbors, "method": "umap", "random_state": 0, "metric": "precomputed"}
     adata.uns["neighbors"] = {
         "connectivities_key": "connectivities", "distances_key": "distances", "params": {**params, "use_rep": use_rep},
     }  # fmt: skip
-
-
-def _widths(excess: np.ndarray, nearest: np.ndarray, smallest: np.ndarray) -> np.ndarray:
-    """Return the widths for which the weights of each row sum to log2 of the number of neighbours, by bisection."""
-    n = nearest.shape[1] + 1  # umap counts the sample itself
-    low, high = np.zeros(len(nearest)), np.full(len(nearest), excess.max() * 1e3 + 1.0)
-    for _ in range(100):
-        middle = (low + high) / 2.0
-        too_wide = np.exp(-excess / middle[:, None]).sum(axis=1) > np.log2(n)
-        low, high = np.where(too_wide, low, middle), np.where(too_wide, middle, high)
-    # As in umap, at least a thousandth of the mean distance of the row (of all rows if all its neighbours coincide).
-    floor = 1e-3 * np.where(smallest > 0, nearest.sum(axis=1) / n, nearest.sum() / (n * len(nearest)))
-    return np.maximum(np.maximum((low + high) / 2.0, floor), np.finfo(float).tiny)
-
-
-def _standardised(z: np.ndarray) -> np.ndarray:
-    """Return centred coordinates whose pairwise distances have a root mean square of 1."""
-    z = z - z.mean(axis=0)
-    spread = np.sqrt(2.0 * np.mean(np.sum(z**2, axis=1)))
-    return z / spread if spread > 0 else z
-
-
-def _principal_components(source: Source, genes: list[str], layer: str | None, n_pcs: int, seed: int) -> np.ndarray:
-    columns = source.genes.get_indexer(genes)
-    if np.any(columns < 0):
-        missing = genes[int(np.argmin(columns))]
-        raise ValueError(f"adata lacks genes of the metric, e.g. {missing!r}: give an entry of obsm (use_rep=…)")
-    points = read(source.matrix(layer), np.arange(source.obs.shape[0]), np.sort(columns))
-    n_pcs = min(n_pcs, min(points.shape) - 1)
-    if n_pcs < 1:
-        return points.toarray() if hasattr(points, "toarray") else points
-    return PCA(n_pcs, svd_solver="arpack", random_state=seed).fit_transform(points.astype(np.float64))
-
-
-def _find_root(samples: Any, root: str, distances: np.ndarray, label_key: str | None) -> int:
-    """Return the position of the sample that `root` names, or of the most extreme sample with that label."""
-    names = [str(name) for name in samples.obs_names]
-    if str(root) in names:
-        return names.index(str(root))
-    labels = [] if label_key is None else find_column(samples.obs, label_key, "label_key").astype(str).to_numpy()
-    members = np.flatnonzero(np.asarray(labels) == str(root))
-    if not members.size:
-        candidates = list_names(root, [*names, *dict.fromkeys(labels)])
-        raise ParameterError("root", root, f", which is neither a sample nor a label: {candidates}")
-    opposite = np.setdiff1d(np.arange(len(names)), members)
-    mean_distances = distances[np.ix_(members, opposite if opposite.size else members)].mean(axis=1)
-    return int(members[mean_distances.argmax()])
 
 
 def pseudotime(distances: np.ndarray, root: int, n_neighbors: int) -> np.ndarray:

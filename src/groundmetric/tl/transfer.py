@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anndata as ad
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .._anndata.cohort import check_draw, constant_columns, draw, samples_of
-from .._anndata.source import PANEL, Moments, Source, moments, project, read, warn_of_counts
-from .._anndata.store import Stored, Trained, in_order, trained_from
+from .._anndata.cohort import check_draw, constant_columns, draw, finite_variance, samples_of
+from .._anndata.source import PANEL, Moments, Source, check_anndata, moments, project, read
+from .._anndata.store import Predictor, Stored, Trained, in_order, trained_from
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
@@ -21,9 +21,6 @@ from ..distributions import Distributions
 from ..estimators import TransportClassifier, UnfamiliarWarning
 from ..evaluation.scores import vote
 from .samples import as_keys
-
-if TYPE_CHECKING:
-    from ..metrics.base import GroundMetric
 
 # Default number of voting training samples without a predictor.
 N_NEIGHBORS = 5
@@ -44,7 +41,7 @@ COVERAGE = 0.9
 
 def transfer(
     adata: ad.AnnData,
-    trained: CellsLike | GroundMetric,
+    trained: CellsLike,
     *,
     sample_key: str | None = None,
     layer: str | None = None,
@@ -59,29 +56,22 @@ def transfer(
 ) -> ad.AnnData:
     """Project new samples with a learned metric, and predict their labels.
 
-    The predictor of an ensemble (`TransportClassifier`, or `TransportRegressor` for ordered labels) is stored in
-    `trained`. After a single learner, the nearest training samples vote.
-
-    Nothing is learned from `adata`: genes, scales and metric are those of the training samples. No label is predicted
-    for a sample that has the name of a training sample. A warning names samples that are farther from all training
-    samples than 1.5 times the largest nearest-neighbour distance among these; their predictions are unreliable.
+    Nothing is learned from `adata`. The predictor of an ensemble (`TransportClassifier`, or `TransportRegressor` for
+    ordered labels) is stored in `trained`; after a single learner, the nearest training samples vote. No label is
+    predicted for a sample that has the name of a training sample.
 
     Genes are matched by name, in any order; additional genes are ignored. A missing gene is set to its mean in
-    training; more than a share of `max_missing` is an error. A bare metric lacks means: missing genes are set to 0,
-    which does not change distances between new cells.
-
-    Values on another scale than in training are an error: raw counts instead of logarithms, standardised values, or
-    values that are several times as large. Differences between patients are accepted.
+    training. Values on another scale than in training are an error: raw counts instead of logarithms, standardised
+    values, or values that are several times as large. Differences between patients are accepted.
 
     Parameters
     ----------
     adata : AnnData
         New cells, in memory or backed, preprocessed as in training; results are added to it.
-    trained : AnnData, path or GroundMetric
-        The AnnData that `tl.learn` returned, its .h5ad file, or the folder of a `groundmetric learn` run; or a
-        GroundMetric or its file, which have no samples to compare with.
+    trained : AnnData or path
+        The AnnData that `tl.learn` returned, its .h5ad file, or the folder of a `groundmetric learn` run.
     sample_key : str or None, default=None
-        Column of `adata.obs` with the sample of each cell; None: that of `tl.learn`. Required for a bare metric.
+        Column of `adata.obs` with the sample of each cell; None: that of `tl.learn`.
     layer : str or None, default=None
         Layer of `adata` with the values, or "X"; None: that of `tl.learn`.
     max_missing : float, default=0.2
@@ -107,22 +97,28 @@ def transfer(
     AnnData
         A row per new sample, with the entries below.
 
+    Warns
+    -----
+    UnfamiliarWarning
+        If samples are farther from all training samples than 1.5 times the largest nearest-neighbour distance among
+        these: their predictions are unreliable.
+
     Notes
     -----
-    Entries of the result, with "groundmetric" for `key`; with a bare metric, only the first:
+    Entries of the result, with "groundmetric" for `key`:
 
     - ``obs``: columns that are constant within samples, and "n_cells"
     - ``obs["groundmetric_predicted"]``: predicted label; for ordered labels the number or the nearest category
     - ``obs["groundmetric_probability"]``, ``obsm["groundmetric_probabilities"]``: probability of the predicted label,
       and of each label (not for ordered labels with a predictor)
-    - ``obs["groundmetric_number"]``: predicted number (for ordered labels with a predictor)
-    - ``obs["groundmetric_typicality"]`` (predictor): share of the training samples whose nearest neighbour is at least
-      as far; see `TransportClassifier.typicality`
     - ``obs["groundmetric_set"]``, ``obs["groundmetric_reason"]`` (classifier): labels that are compatible with the
       sample at a coverage of 90 %, separated by commas, and the reason if the set has all labels; see
-      `TransportClassifier.predict_set`. For numbers, ``obs["groundmetric_low"]`` and ``obs["groundmetric_high"]``
-    - ``obs["groundmetric_far"]`` (predictor): whether a sample is too far from all training samples for a reliable
-      prediction
+      `TransportClassifier.predict_set`
+    - ``obs["groundmetric_number"]``, ``obs["groundmetric_low"]``, ``obs["groundmetric_high"]`` (regressor): predicted
+      number, and its interval with a coverage of 90 %
+    - ``obs["groundmetric_typicality"]``, ``obs["groundmetric_far"]`` (predictor): share of the training samples whose
+      nearest neighbour is at least as far, see `TransportClassifier.typicality`; whether a sample is too far from all
+      training samples for a reliable prediction
     - ``obsm["X_groundmetric_distances"]``: distances to the training samples
     - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
       "predicted_by", the predictor
@@ -131,7 +127,7 @@ def transfer(
 
     - ``obsm["X_groundmetric"]``: cells in the learned space
     - ``obs["groundmetric_sampled"]``: whether each cell was drawn for the distances
-    - ``obs["groundmetric_predicted"]``: predicted label of the cell's sample (not with a bare metric)
+    - ``obs["groundmetric_predicted"]``: predicted label of the cell's sample
     - ``uns["groundmetric"]``: the metric, for `tl.samples` and `get.metric`
 
     Examples
@@ -144,11 +140,7 @@ def transfer(
     >>> gm.tl.transfer(new, old).obs["groundmetric_predicted"].tolist()
     ['control', 'disease']
     """
-    if not isinstance(adata, ad.AnnData):
-        raise TypeError(
-            f"adata is a {type(adata).__name__}: expected an AnnData; for a large file anndata.read_h5ad(path, "
-            "backed='r'), from which only the genes of the metric are read"
-        )
+    check_anndata(adata)
     with Source(adata) as source:
         projected = project_samples(
             source, trained_from(trained, key), sample_key=sample_key, layer=layer, max_missing=max_missing,
@@ -165,125 +157,97 @@ def transfer(
 
 @dataclass(frozen=True)
 class ProjectedSamples:
-    """New samples under a metric: projected cells, new columns of `obs`, an AnnData with a row per sample."""
+    """New samples under a metric."""
 
-    z: np.ndarray
-    obs: dict[str, Any]
-    samples: ad.AnnData
+    z: np.ndarray  # projected cells
+    obs: dict[str, Any]  # new columns of `obs`
+    samples: ad.AnnData  # a row per sample
     stored: Stored
 
 
 def project_samples(
-    source: Source,
-    trained: Trained,
-    *,
-    sample_key: str | None,
-    layer: str | None,
-    max_missing: float,
-    n_neighbors: int | None,
-    n_cells: int | None,
-    random_state: int,
-    force: bool,
-    n_jobs: int | None,
-    verbose: int,
-) -> ProjectedSamples:
+    source: Source, trained: Trained, *, sample_key: str | None, layer: str | None, max_missing: float,
+    n_neighbors: int | None, n_cells: int | None, random_state: int, force: bool, n_jobs: int | None, verbose: int,
+) -> ProjectedSamples:  # fmt: skip
     """Return the results of `transfer` without writing to the source."""
     check_draw(n_cells, random_state)
     check_number("max_missing", max_missing, low=0, high=1)
+    if n_neighbors is not None:
+        check_number("n_neighbors", n_neighbors, low=1, whole=True)
     stored, key = trained.stored, trained.stored.key
-    sample_key = sample_key or stored.params.get("sample_key")
+    sample_key = sample_key or stored.params["sample_key"]
     layer = layer or stored.params.get("layer")
-    if sample_key is None:
-        raise ParameterError("sample_key", None, ", but a bare metric does not store the column of samples: give it")
     samples = samples_of(source.obs, sample_key)
     rows = draw(samples, n_cells, random_state)
     sample = samples.names[samples.codes[rows]]
-    values = NewValues.of(source, stored, layer, max_missing)
-    _check_scale(values, stored, rows, layer, force)
-    z = values.project(stored.metric.components)
+    matrix, columns, positions = _match_features(source, stored, layer, max_missing)
+    missing = np.setdiff1d(np.arange(len(stored.features)), positions)
+    _check_scale(matrix, columns, positions, stored, rows, layer, force)
+    components = stored.metric.components
+    z = project(matrix, np.arange(samples.codes.size), columns, components[:, positions])
+    z += components[:, missing] @ stored.means[missing]
+    bad = np.flatnonzero(~np.isfinite(z).all(axis=1))
+    if bad.size:
+        raise ValueError(
+            f"the genes of the metric hold NaN or infinity in {bad.size} of {len(z)} cells, e.g. "
+            f"{str(source.obs.index[bad[0]])!r}: fill the values, or drop the cells"
+        )
+    cells = in_order(Distributions(z[rows], sample), samples.names)
+    distances = pairwise_distances(cells, trained.cells, n_jobs=n_jobs, verbose=verbose)
     result = ad.AnnData(obs=constant_columns(source.obs, samples).assign(n_cells=samples.sizes))
-    obs: dict[str, Any] = {f"{key}_sampled": np.isin(np.arange(samples.codes.size), rows)}
-    if trained.cells is not None:
-        training = trained.cells.names
-        cells = in_order(Distributions(z[rows], sample), samples.names)
-        distances = pairwise_distances(cells, trained.cells, n_jobs=n_jobs, verbose=verbose)
-        is_training = np.array([name in set(training) for name in samples.names])
-        if is_training.any():
-            warnings.warn(
-                f"samples with the name of a training sample: {is_training.sum()} (e.g. "
-                f"{samples.names[is_training][0]!r}); their labels are not predicted: rename them if they are new",
-                UserWarning,
-                stacklevel=3,
-            )
-        labels = stored.labels.loc[training].to_numpy()
-        if trained.predictor is None or n_neighbors is not None:
-            n_neighbors = min(N_NEIGHBORS if n_neighbors is None else n_neighbors, labels.size)
-            classes = np.unique(labels)
-            shares = vote(distances, labels, classes, n_neighbors=n_neighbors)
-            _write_probabilities(result, key, classes, shares, is_training)
-            predicted_by = f"votes of the {n_neighbors} nearest training samples"
-        else:
-            D = Distributions(values.read(rows), sample, features=stored.features)
-            _predict(result, trained, in_order(D, samples.names), is_training)
-            predicted_by = type(trained.predictor).__name__
-        result.obsm[f"X_{key}_distances"] = distances
-        result.uns[key] = {
-            "training_samples": np.array(training, dtype=object), "training_labels": labels,
-            "predicted_by": predicted_by,
-        }  # fmt: skip
-        obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[samples.codes]
+    training = trained.cells.names
+    is_training = pd.Index(samples.names).isin(training)
+    if is_training.any():
+        warnings.warn(
+            f"samples with the name of a training sample: {is_training.sum()} (e.g. "
+            f"{samples.names[is_training][0]!r}); their labels are not predicted: rename them if they are new",
+            UserWarning,
+            stacklevel=3,
+        )
+    labels = stored.labels.loc[training].to_numpy()
+    if trained.predictor is None or n_neighbors is not None:
+        n_neighbors = min(N_NEIGHBORS if n_neighbors is None else n_neighbors, labels.size)
+        classes = np.unique(labels)
+        shares = vote(distances, labels, classes, n_neighbors=n_neighbors)
+        _write_probabilities(result, key, classes, shares, is_training)
+        predicted_by = f"votes of the {n_neighbors} nearest training samples"
+    else:
+        values = read(matrix, rows, columns)
+        if missing.size:
+            means = np.tile(stored.means[missing].astype(values.dtype), (rows.size, 1))
+            sparse_values = sparse.issparse(values)
+            values = sparse.hstack([values, means], format="csr") if sparse_values else np.hstack([values, means])
+        order = np.argsort(np.concatenate([positions, missing]))
+        values = values if np.all(np.diff(order) == 1) else values[:, order]
+        D = in_order(Distributions(values, sample, features=stored.features), samples.names)
+        _predict(result, trained, trained.predictor, D, is_training)
+        predicted_by = type(trained.predictor).__name__
+    result.obsm[f"X_{key}_distances"] = distances
+    result.uns[key] = {
+        "training_samples": np.array(training, dtype=object), "training_labels": labels, "predicted_by": predicted_by,
+    }  # fmt: skip
+    obs = {
+        f"{key}_sampled": np.isin(np.arange(samples.codes.size), rows),
+        f"{key}_predicted": result.obs[f"{key}_predicted"].array[samples.codes],
+    }
     params = {**stored.params, "sample_key": sample_key, "layer": layer}
     return ProjectedSamples(z, obs, result, replace(stored, params=params))
 
 
-@dataclass(frozen=True)
-class NewValues:
-    """Values of new cells, matched to the features of the metric by name."""
-
-    matrix: Any  # all cells, in memory or in a file
-    columns: np.ndarray  # ascending columns that are features of the metric
-    positions: np.ndarray  # position of each column among the features of the metric
-    missing: np.ndarray  # mask of the features of the metric that the matrix lacks
-    means: np.ndarray  # means in training, which replace missing features
-    is_expression: bool  # whether columns are genes rather than dimensions of a representation
-
-    @classmethod
-    def of(cls, source: Source, stored: Stored, layer: str | None, max_missing: float) -> NewValues:
-        use_rep, n_features = stored.params.get("use_rep"), len(stored.features)
-        if use_rep is None:
-            matrix = source.matrix(layer)
-            columns, missing = match_genes(source.genes, stored, max_missing)
-            positions = np.flatnonzero(~missing)[np.argsort(columns[~missing])]
-            return cls(matrix, columns[positions], positions, missing, stored.means, True)
+def _match_features(
+    source: Source, stored: Stored, layer: str | None, max_missing: float
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return the matrix of all cells, its columns with features of the metric, and their positions in the metric."""
+    use_rep, n_features = stored.params.get("use_rep"), len(stored.features)
+    if use_rep is not None:
         matrix = source.representation(use_rep)
         if matrix.shape[1] != n_features:
             raise ValueError(
-                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, but the metric was learned from {n_features}"
+                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, but the metric was learned from {n_features}: "
+                "compute it as for the training cells"
             )
-        columns = np.arange(n_features)
-        return cls(matrix, columns, columns, np.zeros(n_features, bool), stored.means, False)
-
-    def project(self, components: np.ndarray) -> np.ndarray:
-        """Return all cells in the learned space."""
-        z = project(self.matrix, np.arange(self.matrix.shape[0]), self.columns, components[:, self.positions])
-        return z + components[:, self.missing] @ self.means[self.missing]
-
-    def read(self, rows: np.ndarray) -> Any:
-        """Return the values of rows, with the features of the metric in their order."""
-        values = read(self.matrix, rows, self.columns)
-        order = np.argsort(np.concatenate([self.positions, np.flatnonzero(self.missing)]))
-        if self.missing.any():
-            means = np.tile(self.means[self.missing].astype(values.dtype), (rows.size, 1))
-            if sparse.issparse(values):
-                values = sparse.hstack([values, means], format="csr")
-            else:
-                values = np.hstack([values, means])
-        return values if np.all(np.diff(order) == 1) else values[:, order]
-
-
-def match_genes(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column of each gene of the metric, and the mask of missing genes."""
-    genes = pd.Index(stored.features)
+        return matrix, np.arange(n_features), np.arange(n_features)
+    matrix, names, genes = source.matrix(layer), source.genes, pd.Index(stored.features)
     repeated = names[names.duplicated()].intersection(genes)
     if len(repeated):
         raise ValueError(
@@ -305,38 +269,43 @@ def match_genes(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np
             f"adata lacks {missing.sum()} of the {missing.size} genes of the metric ({weight:.1%} of the importance), "
             f"e.g. {genes[missing][0]!r}: missing genes are set to their mean in training",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
-    return columns, missing
+    positions = np.flatnonzero(~missing)[np.argsort(columns[~missing])]
+    return matrix, columns[positions], positions
 
 
-def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str | None, force: bool) -> None:
+def _check_scale(
+    matrix: Any, columns: np.ndarray, positions: np.ndarray, stored: Stored, rows: np.ndarray, layer: str | None,
+    force: bool,
+) -> None:  # fmt: skip
     """Raise, or warn with `force`, if new values are on another scale than those of training."""
     subset = rows[np.linspace(0, rows.size - 1, min(rows.size, _SCALE_CELLS)).astype(int)]
-    new, params, features = moments(values.matrix, subset, values.columns), stored.params, values.positions
-    new = new if values.is_expression else replace(new, looks_raw=False)
-    if stored.metric.variances is None or "raw_counts" not in params:  # a bare metric
-        warn_of_counts(new.looks_raw and not params.get("raw_counts", False), layer, stacklevel=5)
-        return
+    new, params = moments(matrix, subset, columns), stored.params
+    names = [stored.features[f] for f in positions]
+    finite_variance(new, pd.Index(names))
+    where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+    if "use_rep" in params:
+        new, where = replace(new, looks_raw=False), f"adata.obsm[{params['use_rep']!r}]"
+    assert stored.metric.variances is not None
     training = Moments(
-        stored.means[features], stored.metric.variances[features], bool(params["raw_counts"]),
+        stored.means[positions], stored.metric.variances[positions], bool(params.get("raw_counts", False)),
         float(params.get("share_negative", np.nan)), np.nan,
     )  # fmt: skip
-    reason = other_scale(new, training, [stored.features[f] for f in features])
+    reason = other_scale(new, training, names)
     if reason is None:
         return
-    where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
-    where = where if values.is_expression else f"adata.obsm[{params['use_rep']!r}]"
     message = f"{where} is on another scale than the values of training: {reason}"
     if not force:
         raise ParameterError("force", False, f", but {message}; preprocess it as in training", {"force": True})
     warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def _predict(result: ad.AnnData, trained: Trained, D: Distributions, is_training: np.ndarray) -> None:
+def _predict(
+    result: ad.AnnData, trained: Trained, predictor: Predictor, D: Distributions, is_training: np.ndarray
+) -> None:
     """Write the labels or numbers that the predictor of an ensemble predicts, and warn about distant samples."""
-    predictor, key = trained.predictor, trained.stored.key
-    assert predictor is not None
+    key = trained.stored.key
     prediction = predictor.predict_all(D)
     result.obs[f"{key}_typicality"] = np.where(is_training, np.nan, prediction.typicality)
     far = prediction.far & ~is_training

@@ -1,17 +1,82 @@
-"""Training against ggml-ot: time per epoch and pair, and time until fresh data are classified."""
+"""Training against ggml-ot: time per epoch and pair, and time until fresh data are classified.
+
+ggml-ot runs in an environment of its own, on the same core and with the same thread settings.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
+import sys
 import time
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
-from measuring import WORK, modes_2000d, rival, save_for_rival, seconds
+from speed import seconds
 
 import groundmetric as gm
 
+FOLDER = Path(__file__).resolve().parent
+WORK = FOLDER / "work"
+RIVAL = FOLDER / ".venv-ggml-ot"
+# torch is installed first and pinned: otherwise pip may choose a build with gigabytes of CUDA for ggml-ot. If the
+# index has only such builds, set PIP_EXTRA_INDEX_URL to torch's CPU wheels.
+RIVAL_REQUIREMENTS = ["torch==2.13.0", "ggml-ot==0.9.94"]
 GOAL = 0.97
+
+
+def modes_2000d(n_distributions: int = 40, n_points: int = 1000, n_features: int = 2000, seed: int = 0):
+    """Return two classes with ten shared Gaussian modes; class two has one mode shifted along five features."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(10, n_features)) * 2.0
+    shifted = centres.copy()
+    shifted[0, :5] += 4.0
+    y = np.arange(n_distributions) % 2
+    points = np.empty((n_distributions * n_points, n_features))
+    for d, label in enumerate(y):
+        rows = slice(d * n_points, (d + 1) * n_points)
+        points[rows] = (shifted if label else centres)[random.integers(0, 10, n_points)]
+        for row in points[rows]:  # row by row: noise for all points would double the memory
+            row += random.normal(size=n_features)
+    return gm.Distributions(points, np.repeat(np.arange(n_distributions), n_points)), y
+
+
+def save_for_rival(name: str, D: gm.Distributions, y: np.ndarray) -> Path:
+    """Write the file that rival_ggml_ot.py reads."""
+    WORK.mkdir(exist_ok=True)
+    path = WORK / f"{name}.npz"
+    np.savez(path, points=D.points, groups=np.repeat(np.arange(len(D)), D.sizes), labels=y)
+    return path
+
+
+def rival(data: Path, *arguments: Any) -> dict[str, Any]:
+    """Run ggml-ot in its own environment, with the core and the thread settings of this process."""
+    command = [rival_python(), FOLDER / "rival_ggml_ot.py", data, *arguments]
+    return json.loads(_run(command).strip().splitlines()[-1])
+
+
+def rival_python() -> Path:
+    """Return the Python of an environment with ggml-ot, which the first call creates."""
+    interpreter, complete = RIVAL / "bin" / "python", RIVAL / "complete"
+    requirements = "\n".join(RIVAL_REQUIREMENTS) + "\n"
+    # `complete` is written last: an interrupted installation is repeated.
+    if not complete.exists() or complete.read_text() != requirements:
+        print(f"installing {', '.join(RIVAL_REQUIREMENTS)} into {RIVAL.name} (once; 2 GB, minutes)", file=sys.stderr)
+        _run([sys.executable, "-m", "venv", "--clear", RIVAL])
+        for requirement in RIVAL_REQUIREMENTS:
+            _run([interpreter, "-m", "pip", "install", "--quiet", requirement])
+        complete.write_text(requirements)
+    return interpreter
+
+
+def _run(command: list[Any]) -> str:
+    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{command} ended with {done.returncode}:\n{(done.stderr or done.stdout)[-2000:]}")
+    return done.stdout
 
 
 def our_epochs(D: gm.Distributions, y: np.ndarray, epochs: int, **options: int) -> tuple[float, float, float]:
