@@ -93,7 +93,9 @@ def check_number(
     """Raise unless a parameter is a finite number from `low` to `high` (`above`: greater than `low`)."""
     kind: type = numbers.Integral if whole else numbers.Real
     fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high  # type: ignore[operator]
-    if not fits or value == np.inf or (above and value == low):
+    if not fits or abs(value) == np.inf or (above and value == low):
+        if low == -np.inf:
+            raise ParameterError(name, value, ": expected a finite number")
         expected = f"{'a whole number' if whole else 'a number'} {'above' if above else 'of at least'} {low:g}"
         raise ParameterError(name, value, f": expected {expected}{f' and at most {high:g}' if high < np.inf else ''}")
 
