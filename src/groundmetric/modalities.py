@@ -191,17 +191,6 @@ class Modalities:
         -------
         GroundMetric
             A metric for the points of `joint`.
-
-        Examples
-        --------
-        >>> import groundmetric as gm
-        >>> cells = {"cell": ["c1", "c2"]}
-        >>> rna = gm.Distributions([[0.0], [2.0]], ["ann", "bob"], annotations=cells)
-        >>> protein = gm.Distributions([[30.0], [10.0]], ["ann", "bob"], annotations=cells)
-        >>> both = gm.Modalities({"rna": rna, "protein": protein})
-        >>> metric = both.joint_metric({"rna": "euclidean", "protein": "euclidean"}, {"rna": 0.9, "protein": 0.1})
-        >>> metric.components.round(3).tolist()
-        [[0.949, 0.0], [0.0, 0.032]]
         """
         if set(weights) != set(self.parts):
             raise ParameterError("weights", dict(weights), f": expected a weight for each of {list(self.parts)}")

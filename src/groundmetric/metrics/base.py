@@ -266,13 +266,6 @@ class GroundMetric:
         -------
         GroundMetric
             The average, which lacks `components`.
-
-        Examples
-        --------
-        >>> import groundmetric as gm
-        >>> between = gm.GroundMetric([[3.0, 0.0]]).blend(gm.GroundMetric.euclidean(2), 0.5)
-        >>> between.distances([[0.0, 0.0]], [[1.0, 0.0]]).tolist()
-        [[2.0]]
         """
         if not 0.0 <= weight <= 1.0:
             raise ValueError(f"weight is {weight}: expected a number from 0 (this metric) to 1 (the other)")
