@@ -167,8 +167,8 @@ class NamedDistance:
         return repr(self.name)
 
 
-# Files may come from an untrusted source: `read_arrays` checks sizes before unpacking, constructors check values, and all
-# errors are ValueErrors that name the file.
+# Files may come from an untrusted source: `read_arrays` checks sizes before unpacking, constructors check values, and
+# all errors are ValueErrors that name the file.
 _FORMAT, _TITLE = "groundmetric.GroundMetric", "saved GroundMetric"
 _VERSION = 3  # 2: costs, diagonal and mapped metrics; 3: the checksum includes the version
 

@@ -43,7 +43,7 @@ from .._internal.parallel import muted
 from .._internal.tables import plain, score_name
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, number_groups
-from ..baselines.models import inner_folds
+from ..baselines import inner_folds
 from ..distributions import Distributions
 from ..ensemble import Predictor as ViewPredictor
 from ..ensemble.stacking import Numbers
