@@ -26,7 +26,7 @@ from .._anndata.cohort import (
 )
 from .._anndata.source import Source, moments, project, read, warn_of_counts
 from .._anndata.store import EnsembleResults, Predictor, Stored, learner_entry, pack_predictor
-from .._internal.parallel import muted, write_line
+from .._internal.parallel import write_line
 from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions, SmallSampleWarning
@@ -91,7 +91,8 @@ def fit(
             numbers = target.values
         predictor = (TransportClassifier if numbers is None else TransportRegressor)(learner)
         groups = None if annotations.groups is None else annotations.groups.loc[D.names].tolist()
-        with muted(SmallSampleWarning):  # a CohortWarning has named the samples
+        # A CohortWarning has named the samples.
+        with warnings.catch_warnings(action="ignore", category=SmallSampleWarning):
             predictor.fit(D, y if numbers is None else numbers, groups=groups, strata=strata)
         results = EnsembleResults.of(predictor.ensemble_, D.names, y, numbers)
         fitted = Fitted(predictor.ensemble_, selected, statistics.mean, scale, predictor, results)
@@ -106,7 +107,7 @@ def fit(
             order = np.argsort(pd.Index(D.names).get_indexer(sample), kind="stable")
             return Distributions(read(features.matrix, drawn, columns)[order], sample[order], features=names)
 
-        with muted(SmallSampleWarning):
+        with warnings.catch_warnings(action="ignore", category=SmallSampleWarning):
             learner.fit(D, y if annotations.is_ordered else y.to_numpy(), strata=strata, fresh=redraw and fresh)
         fitted = Fitted(learner, selected, statistics.mean, scale)
     if points is None:  # back to the order of the rows
