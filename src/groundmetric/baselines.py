@@ -90,10 +90,10 @@ class Baseline(BaseEstimator):
         return D
 
 
-class LabelFree(Baseline):
-    """Base of the methods that do not use labels; subclasses give `_fit`."""
+class DistanceMethod(Baseline):
+    """Base of the methods with distances between distributions; subclasses give `_fit`."""
 
-    uses_labels = False  # a permutation test fits them once
+    uses_labels = False  # a permutation test fits methods without labels once
     _fit: Any
 
     def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> Self:
@@ -104,7 +104,7 @@ class LabelFree(Baseline):
         D : Distributions or array of shape (n_points, n_features)
             Training distributions; the rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,) or None, default=None
-            Labels, which are not used.
+            Class of each distribution, for transformers that need labels.
 
         Returns
         -------
@@ -112,9 +112,7 @@ class LabelFree(Baseline):
             The estimator itself.
         """
         D = self._training_input(D)
-        if y is not None:
-            check_labels(y, D.name_index)
-        self._fit(D)
+        self._fit(D, None if y is None else check_labels(y, D.name_index))
         return self
 
     def distances(
@@ -200,7 +198,7 @@ class Types:
         return values
 
 
-class Summary(TransformerMixin, LabelFree):
+class Summary(TransformerMixin, DistanceMethod):
     """One vector per distribution: means of the features, or other statistics.
 
     All statistics but means depend on the number of points of a distribution, so they are computed from equal numbers.
@@ -240,7 +238,7 @@ class Summary(TransformerMixin, LabelFree):
         self.n_types = n_types
         self.random_state = random_state
 
-    def _fit(self, D: Distributions) -> None:
+    def _fit(self, D: Distributions, labels: np.ndarray | None) -> None:
         if self.statistics not in STATISTICS:
             raise ParameterError("statistics", self.statistics, f": expected one of {list(STATISTICS)}")
         if self.statistics in ("type_means", "composition"):
@@ -291,7 +289,7 @@ class Summary(TransformerMixin, LabelFree):
         return description.moments if self.statistics == "moments" else description.embedding
 
 
-class Composition(LabelFree):
+class Composition(DistanceMethod):
     """Wasserstein distances between the proportions of types in each distribution (PILOT; Joodaki et al. 2024).
 
     Moving mass from one type to another costs the cosine distance between the medians of the types, on 50 principal
@@ -329,7 +327,7 @@ class Composition(LabelFree):
         self.annotation = annotation
         self.random_state = random_state
 
-    def _fit(self, D: Distributions) -> None:
+    def _fit(self, D: Distributions, labels: np.ndarray | None) -> None:
         self._types = Types(D, self.annotation, self.n_types, self.random_state)
         self.types_ = self._types.names
         _, types, z = self._types.draw(D)
@@ -383,7 +381,7 @@ class _Costs:
         return self.costs[np.ix_(rows, rows if y is None else y[:, 0].astype(np.intp))]
 
 
-class Euclidean(GroundMetricMethod, LabelFree):
+class Euclidean(GroundMetricMethod, DistanceMethod):
     """Wasserstein distances with the Euclidean distance between points.
 
     Parameters
@@ -407,7 +405,7 @@ class Euclidean(GroundMetricMethod, LabelFree):
     def __init__(self, *, standardise: bool = False) -> None:
         self.standardise = standardise
 
-    def _fit(self, D: Distributions) -> None:
+    def _fit(self, D: Distributions, labels: np.ndarray | None) -> None:
         self.metric_ = GroundMetric.euclidean(D.shape[1], D.features)
         if self.standardise:
             variance = D.moments()[1]
@@ -416,7 +414,7 @@ class Euclidean(GroundMetricMethod, LabelFree):
             self.metric_ = DiagonalMetric(weights, D.features, variances=variance)
 
 
-class PointTransport(GroundMetricMethod, Baseline):
+class PointTransport(GroundMetricMethod, DistanceMethod):
     """Wasserstein distances with the Euclidean distance between points mapped by a scikit-learn transformer.
 
     The transformer, such as PCA, LinearDiscriminantAnalysis or a pipeline, is fitted to points with the labels of their
@@ -453,27 +451,11 @@ class PointTransport(GroundMetricMethod, Baseline):
         self.random_state = random_state
 
     @property
-    def uses_labels(self) -> bool:
-        """Whether the transformer needs labels; otherwise a permutation test fits it once."""
+    def uses_labels(self) -> bool:  # type: ignore[override]
+        """Whether the transformer needs labels."""
         return bool(get_tags(self.transformer).target_tags.required)
 
-    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> PointTransport:
-        """Fit the transformer to points.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Training distributions; the rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,) or None, default=None
-            Class of each distribution, which its points get; None for transformers that need no labels.
-
-        Returns
-        -------
-        PointTransport
-            The estimator itself.
-        """
-        D = self._training_input(D)
-        labels = None if y is None else np.repeat(check_labels(y, D.name_index), D.sizes)
+    def _fit(self, D: Distributions, labels: np.ndarray | None) -> None:
         rows = np.arange(D.points.shape[0])
         if self.max_points is not None and rows.size > self.max_points:
             check_number("max_points", self.max_points, low=2, whole=True)
@@ -481,7 +463,8 @@ class PointTransport(GroundMetricMethod, Baseline):
             counts = np.maximum(D.sizes * self.max_points // rows.size, 1)
             draws = [random.choice(size, count, replace=False) for size, count in zip(D.sizes, counts, strict=True)]
             rows = np.sort(np.concatenate([low + draw for low, draw in zip(D.bounds[:-1], draws, strict=True)]))
-        fitted = clone(self.transformer).fit(D.points[rows], None if labels is None else labels[rows])
+        point_labels = None if labels is None else np.repeat(labels, D.sizes)[rows]
+        fitted = clone(self.transformer).fit(D.points[rows], point_labels)
         variances, probes = D.moments()[1], some_points(D)
         images = image(fitted, probes)
         if D.shape[1] <= _MAX_AFFINE_FEATURES:
@@ -490,10 +473,9 @@ class PointTransport(GroundMetricMethod, Baseline):
             components = np.asarray(image(fitted, np.eye(D.shape[1])) - origin).T
             if np.allclose(probes @ components.T + origin, images, rtol=1e-6, atol=1e-6 * np.abs(images).max()):
                 self.metric_ = GroundMetric(components, D.features, variances=variances)
-                return self
+                return
         inner = GroundMetric.euclidean(images.shape[1])
         self.metric_ = MappedMetric(fitted, inner, D.shape[1], D.features, probes=probes)
-        return self
 
 
 class _Predictor(Baseline):
@@ -601,10 +583,8 @@ class SummaryModel(_Predictor):
 
     Attributes
     ----------
-    summary_ : Summary
-        The fitted summary.
-    model_ : estimator
-        The fitted model.
+    summary_, model_ : estimator
+        The fitted summary and model.
     classes_ : array of shape (n_classes,)
         Classes.
 
@@ -638,9 +618,8 @@ class SummaryModel(_Predictor):
         options: dict[str, Any] = {"n_types": self.n_types, "random_state": self.random_state}
         self.summary_ = Summary(self.statistics, annotation=self.annotation, **options)
         x = self.summary_.fit(D).transform(D)
-        self.model_: Any = _Regression.tuned(x, target, folds) if self.model is None else clone(self.model)
-        if self.model is not None:
-            self.model_.fit(x, _plain_labels(target))
+        model: Any = _Regression.tuned(x, target, folds) if self.model is None else clone(self.model)
+        self.model_ = model if self.model is None else model.fit(x, _plain_labels(target))
 
     def _predict(self, D: Distributions) -> np.ndarray:
         x = self.summary_.transform(D)

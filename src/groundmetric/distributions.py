@@ -82,16 +82,12 @@ class Distributions:
         The points; points of one distribution are in consecutive rows.
     bounds : array of shape (n_distributions + 1,)
         Distribution d has the rows ``bounds[d]:bounds[d + 1]`` of `points`.
-    weights : array of shape (n_points,)
-        Masses, with sum 1 in every distribution.
     order : array of shape (n_points,)
         Input row of each row of `points`.
     uniform : array of bool of shape (n_distributions,)
         Whether all points of a distribution have the same mass.
-    features : list of str or None
-        Names of the features.
-    annotations : dict of arrays
-        Annotations in the order of `points`.
+    weights, features, annotations : array, list of str or None, dict of arrays
+        As above, in the order of `points`.
 
     Notes
     -----

@@ -50,7 +50,9 @@ class Cache:
         """Return the values of the keys that have an entry."""
         values, n_damaged = {}, 0
         with self._reading() as database:
-            for key in dict.fromkeys(keys) if database is not None else ():
+            for key in dict.fromkeys(keys):
+                if database is None:
+                    break
                 entry = database.execute("SELECT value, checksum FROM entries WHERE key = ?", (key,)).fetchone()
                 if entry is not None and isinstance(entry[0], bytes) and entry[1] == _checksum(key, entry[0]):
                     values[key] = entry[0]

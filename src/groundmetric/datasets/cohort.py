@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.utils import check_random_state
 
 from .._internal.types import RandomState
@@ -164,7 +165,7 @@ def make_cohort(
         active = (random.random(size) < programme_share) & first_type[cell_type] & (stage > 0)
         resting = gene_rates + marker_rates + patient_effects[s] + batch_effects[batch[s]]
         running = resting + stage * programme_strength * programme
-        shares = np.stack([_softmax(resting), _softmax(running)])  # (2, cell types, genes)
+        shares = softmax([resting, running], axis=-1)  # (2, cell types, genes)
         library = _log_normal(random, library_size, _MODEL["library_spread"], size)
         mean = shares[active.astype(int), cell_type] * library[:, None]
         # Poisson counts whose rates vary by a gamma factor are negative binomial.
@@ -245,11 +246,6 @@ def _log_normalised(counts: sparse.csr_matrix) -> sparse.csr_matrix:
 
 def _log_normal(random: np.random.Generator, mean: float, spread: float, size: int) -> np.ndarray:
     return mean * np.exp(random.normal(-0.5 * spread**2, spread, size))
-
-
-def _softmax(rates: np.ndarray) -> np.ndarray:
-    grown = np.exp(rates - rates.max(axis=-1, keepdims=True))
-    return grown / grown.sum(axis=-1, keepdims=True)
 
 
 def _numbered(prefix: str, count: int, least_digits: int = 2) -> list[str]:
