@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
 from typing import Any, TypeVar
 
 import joblib
@@ -27,14 +26,10 @@ from tqdm import tqdm as Bar
 
 from .. import __version__
 
-# Seconds to wait for the first worker of an empty cluster.
-_NO_WORKERS = 5.0
-# Tasks queued per thread of the cluster: threads never wait for a task, and memory is bounded.
-_AHEAD = 3
-# Further attempts after a task failed on a worker.
-_RETRIES = 2
-# Seconds to fetch the result of a finished task: the worker that holds it may be lost.
-_FETCH = 15.0
+_NO_WORKERS = 5.0  # seconds to wait for the first worker of an empty cluster
+_AHEAD = 3  # tasks queued per thread of the cluster: threads never wait for a task, and memory is bounded
+_RETRIES = 2  # further attempts after a task failed on a worker
+_FETCH = 15.0  # seconds to fetch the result of a finished task: the worker that holds it may be lost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -82,7 +77,7 @@ class Threads:
     def __enter__(self) -> Threads:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -127,15 +122,13 @@ class Tasks(Sequence[Any]):
     """Tasks that `make` makes from their numbers on access: all tasks together may exceed the memory."""
 
     def __init__(self, count: int, make: Callable[[int], Any]) -> None:
-        self._count, self._make = count, make
+        self._numbers, self._make = range(count), make
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._numbers)
 
     def __getitem__(self, number: Any) -> Any:
-        if not 0 <= number < self._count:
-            raise IndexError(number)  # ends an iteration
-        return self._make(number)
+        return self._make(self._numbers[number])
 
 
 @dataclass(frozen=True)
@@ -147,17 +140,15 @@ class DaskBackend:
     def run(self, function: Callable[[Item], Result], tasks: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Yield the number and the result of every task in order of completion."""
         unfinished = set(range(len(tasks)))
-        completed = self._completed(function, tasks)
-        try:
-            for number, future in completed:
-                yield number, self._result(future, function, tasks[number])
-                unfinished.discard(number)
-        except _ClusterLostError as error:
-            _warn(f"{error}: continuing in this process")
-            for number in sorted(unfinished):
-                yield number, function(tasks[number])
-        finally:
-            completed.close()
+        with contextlib.closing(self._completed(function, tasks)) as completed:
+            try:
+                for number, future in completed:
+                    yield number, self._result(future, function, tasks[number])
+                    unfinished.discard(number)
+            except _ClusterLostError as error:
+                _warn(f"{error}: continuing in this process")
+                for number in sorted(unfinished):
+                    yield number, function(tasks[number])
 
     def _completed(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
         """Yield the number and the future of every task when it is done; finally cancel unfinished tasks."""
@@ -177,14 +168,15 @@ class DaskBackend:
                         sent[self._submit(function, tasks[number])] = number
                 if not sent:
                     return
-                done = []
-                with contextlib.suppress(TimeoutError):
-                    done = list(wait(list(sent), timeout=_NO_WORKERS, return_when="FIRST_COMPLETED").done)
-                if not done and not n_threads and not self.client.nthreads():
+                try:
+                    done = wait(list(sent), timeout=_NO_WORKERS, return_when="FIRST_COMPLETED").done
+                except TimeoutError:
+                    if n_threads or self.client.nthreads():
+                        continue
                     raise _ClusterLostError(
                         f"the cluster has had no workers for {_NO_WORKERS:g} s (start workers, or wait for them with "
                         "client.wait_for_workers(1))"
-                    )
+                    ) from None
                 for future in done:
                     yield sent.pop(future), future
         except (_ClusterLostError, OtherVersionError):
@@ -207,10 +199,8 @@ class DaskBackend:
         try:
             version, result = future.result(timeout=_FETCH)
         except KilledWorker as error:  # the task might end this process as well
-            raise RuntimeError(
-                f"the same task ended several workers ({error}), probably for want of memory: give workers more memory "
-                "or fewer threads"
-            ) from error
+            problem = f"the same task ended several workers ({error}), probably for want of memory"
+            raise RuntimeError(f"{problem}: give workers more memory or fewer threads") from error
         except Exception as error:
             _warn_of_failure(error)
             return function(task)
@@ -298,9 +288,6 @@ def run_in_threads(
         return
     with Threads(n_jobs) as threads:
         n_threads = threads.n_jobs
-    if n_threads == 1:
-        yield from ((number, function(task)) for number, task in enumerate(tasks))
-        return
     run = joblib.delayed(lambda number: (number, function(tasks[number])))
     parallel = joblib.Parallel(n_threads, backend="threading", return_as="generator_unordered")
     yield from parallel(run(number) for number in range(len(tasks)))
@@ -344,14 +331,10 @@ def _check_versions(versions: dict[str, str | None]) -> None:
 
 
 def _on_dask_worker() -> bool:
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
+    if (distributed := sys.modules.get("distributed")) is not None:
+        with contextlib.suppress(ValueError):  # outside a task
+            return distributed.get_worker() is not None
+    return False
 
 
 def _warn_of_failure(error: BaseException) -> None:
