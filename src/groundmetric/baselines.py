@@ -18,11 +18,11 @@ from scipy import sparse
 from scipy.linalg import svd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.metrics import pairwise_distances as sklearn_distances
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, Transformer
+from ._internal.types import DistributionsLike, Estimator, LabelsLike, Transformer
 from ._internal.validation import (
     ParameterError,
     check_labels,
@@ -49,10 +49,14 @@ __all__ = [
 STATISTICS = ("mean", "moments", "type_means", "composition", "embedding")
 # Points per distribution in all summaries but means, and points that k-means is fitted to, at most.
 _MAX_POINTS, _MAX_CLUSTERED_POINTS = 1000, 5000
+# Clusters in summaries by type.
+_N_TYPES = 20
 # Points added to the number of points of each type before logarithms are taken (Jeffreys' prior).
 _PSEUDO_COUNT = 0.5
 # Points added to every distribution by `Composition`, as in PILOT.
 _COMPOSITION_PRIOR = 0.2
+# Points that a transformer is fitted to, at most.
+_MAX_TRANSFORMED_POINTS = 10_000
 # Features up to which a transformer is tested for being affine, which takes an identity matrix of this size.
 _MAX_AFFINE_FEATURES = 5000
 # Inverse penalties, and numbers of selected columns (None: all), that cross-validation chooses from. Columns are
@@ -211,9 +215,7 @@ class Summary(TransformerMixin, DistanceMethod):
         "composition": proportions of types as centred log-ratios. "embedding": kernel mean embedding by random Fourier
         features, at four bandwidths.
     annotation : str or None, default=None
-        Annotation of the points that holds their types, e.g. "cell_type". None: clusters found by k-means.
-    n_types : int, default=20
-        Number of clusters; not used with an annotation.
+        Annotation of the points that holds their types, e.g. "cell_type". None: 20 clusters found by k-means.
     random_state : int, default=0
         Seed of draws of points, clusters and random features.
 
@@ -230,19 +232,16 @@ class Summary(TransformerMixin, DistanceMethod):
     [[1.0], [5.0]]
     """
 
-    def __init__(
-        self, statistics: str = "mean", *, annotation: str | None = None, n_types: int = 20, random_state: int = 0
-    ) -> None:
+    def __init__(self, statistics: str = "mean", *, annotation: str | None = None, random_state: int = 0) -> None:
         self.statistics = statistics
         self.annotation = annotation
-        self.n_types = n_types
         self.random_state = random_state
 
     def _fit(self, D: Distributions, labels: np.ndarray | None) -> None:
         if self.statistics not in STATISTICS:
             raise ParameterError("statistics", self.statistics, f": expected one of {list(STATISTICS)}")
         if self.statistics in ("type_means", "composition"):
-            self._types = Types(D, self.annotation, self.n_types, self.random_state)
+            self._types = Types(D, self.annotation, _N_TYPES, self.random_state)
             if self.statistics == "type_means":
                 means = self._types.means(D)
                 present = np.isfinite(means)
@@ -418,16 +417,12 @@ class PointTransport(GroundMetricMethod, DistanceMethod):
     """Wasserstein distances with the Euclidean distance between points mapped by a scikit-learn transformer.
 
     The transformer, such as PCA, LinearDiscriminantAnalysis or a pipeline, is fitted to points with the labels of their
-    distributions.
+    distributions: to all, or to 10,000 that are drawn, the same share of every distribution.
 
     Parameters
     ----------
     transformer : transformer
         Transformer of scikit-learn; a copy is fitted.
-    max_points : int or None, default=10000
-        Number of points, the same share of every distribution, that the transformer is fitted to; None: all.
-    random_state : int, RandomState or None, default=None
-        Seed of the subsample of points.
 
     Attributes
     ----------
@@ -443,12 +438,8 @@ class PointTransport(GroundMetricMethod, DistanceMethod):
     2
     """
 
-    def __init__(
-        self, transformer: Transformer, *, max_points: int | None = 10_000, random_state: RandomState = None
-    ) -> None:
+    def __init__(self, transformer: Transformer) -> None:
         self.transformer = transformer
-        self.max_points = max_points
-        self.random_state = random_state
 
     @property
     def uses_labels(self) -> bool:  # type: ignore[override]
@@ -457,12 +448,11 @@ class PointTransport(GroundMetricMethod, DistanceMethod):
 
     def _fit(self, D: Distributions, labels: np.ndarray | None) -> None:
         rows = np.arange(D.points.shape[0])
-        if self.max_points is not None and rows.size > self.max_points:
-            check_number("max_points", self.max_points, low=2, whole=True)
-            random = check_random_state(self.random_state)
-            counts = np.maximum(D.sizes * self.max_points // rows.size, 1)
-            draws = [random.choice(size, count, replace=False) for size, count in zip(D.sizes, counts, strict=True)]
-            rows = np.sort(np.concatenate([low + draw for low, draw in zip(D.bounds[:-1], draws, strict=True)]))
+        if rows.size > _MAX_TRANSFORMED_POINTS:
+            random = np.random.RandomState(0)
+            counts = np.maximum(D.sizes * _MAX_TRANSFORMED_POINTS // rows.size, 1)
+            parts = zip(D.bounds[:-1], D.sizes, counts, strict=True)
+            rows = np.sort(np.concatenate([low + random.choice(size, k, replace=False) for low, size, k in parts]))
         point_labels = None if labels is None else np.repeat(labels, D.sizes)[rows]
         fitted = clone(self.transformer).fit(D.points[rows], point_labels)
         variances, probes = D.moments()[1], some_points(D)
@@ -575,9 +565,7 @@ class SummaryModel(_Predictor):
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels.
     annotation : str or None, default=None
-        Annotation of the points that holds their types; None: clusters.
-    n_types : int, default=20
-        Number of clusters; not used with an annotation.
+        Annotation of the points that holds their types; None: 20 clusters.
     random_state : int, default=0
         Seed of the summary.
 
@@ -604,19 +592,16 @@ class SummaryModel(_Predictor):
         *,
         target: str = "classes",
         annotation: str | None = None,
-        n_types: int = 20,
         random_state: int = 0,
     ) -> None:
         self.statistics = statistics
         self.model = model
         self.target = target
         self.annotation = annotation
-        self.n_types = n_types
         self.random_state = random_state
 
     def _fit(self, D: Distributions, target: Target, folds: np.ndarray) -> None:
-        options: dict[str, Any] = {"n_types": self.n_types, "random_state": self.random_state}
-        self.summary_ = Summary(self.statistics, annotation=self.annotation, **options)
+        self.summary_ = Summary(self.statistics, annotation=self.annotation, random_state=self.random_state)
         x = self.summary_.fit(D).transform(D)
         model: Any = _Regression.tuned(x, target, folds) if self.model is None else clone(self.model)
         self.model_ = model if self.model is None else model.fit(x, _plain_labels(target))

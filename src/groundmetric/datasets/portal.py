@@ -36,7 +36,7 @@ PAPER_DATASETS = {
 }
 
 
-def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None, backed: bool = False) -> AnnData:
+def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None) -> AnnData:
     """Read a data set of the CELLxGENE portal, which is downloaded at the first call.
 
     Parameters
@@ -47,13 +47,11 @@ def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None, 
     folder : str, path or None, default=None
         Folder of the downloaded files, which may contain <identifier>.h5ad already; None: groundmetric/cellxgene in the
         user's cache folder.
-    backed : bool, default=False
-        Whether `X` stays on disk. The path of the file is then the attribute `filename` of the result.
 
     Returns
     -------
     AnnData
-        The data set, in memory or backed.
+        The data set.
 
     Raises
     ------
@@ -98,7 +96,7 @@ def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None, 
                 f"could not download data set {dataset_id!r} of CELLxGENE: {error!r}. Look for its "
                 f"id on {PORTAL}, or download the .h5ad file there and save it as {path}"
             ) from error
-    return anndata.read_h5ad(path, backed="r" if backed else None)
+    return anndata.read_h5ad(path)
 
 
 def _address(identifier: str) -> str:
