@@ -354,10 +354,9 @@ class EmbeddingModel:
 
 
 class MeasuredPairs:
-    """Pairs with costs computed by a module.
+    """Pairs with costs computed by a module, without gradients. The only bound is 0.
 
-    Costs are computed without gradients. An optimal plan is held fixed in the derivative (Danskin's theorem), so the
-    gradient needs only its at most n + m - 1 arcs. Solves are warm-started from the last basis. The only bound is 0.
+    An optimal plan is held fixed in the derivative (Danskin's theorem): the gradient needs only its n + m - 1 arcs.
     """
 
     def __init__(
@@ -437,9 +436,6 @@ class DistanceModel(EmbeddingModel):
 
 class NeuralGroundMetricLearner(GroundMetricLearner):
     """Learn a network as the ground metric: `GroundMetricLearner` with a torch module instead of W.
-
-    The module embeds standardised points, transport between embedded points is solved exactly, and the gradient with
-    respect to embedded points is propagated through the module: one forward and one backward pass per step.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ class GroundMetric:
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
-        """Make the Euclidean metric: W is the identity, which is never stored.
+        """Make the Euclidean metric.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class GroundMetric:
         return points
 
     def matrix(self) -> np.ndarray:
-        """Matrix M = WᵀW of the Mahalanobis distance.
+        """Return the matrix M = WᵀW of the Mahalanobis distance.
 
         Returns
         -------
