@@ -74,10 +74,6 @@ _LEAST_PROBABILITY = 1e-3
 _TRANSPORT_POINTS = 100
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Baseline(BaseEstimator):
     """Base of the methods for comparison: input in training, and later input with the same features."""
 

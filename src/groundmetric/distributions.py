@@ -29,7 +29,7 @@ from ._internal.validation import (
     resolve_seed,
 )
 
-# Rows of sparse points that are multiplied at a time, and rows that are searched for NaN at a time.
+# Rows that are searched for NaN at a time.
 _BLOCK = 8192
 # Entries of points whose squares are summed at a time: 2 MB.
 _BLOCK_ENTRIES = 2**18
@@ -122,9 +122,8 @@ class Distributions:
             raise TypeError("points is already an object of class Distributions: use it directly")
         if samples is None:
             if not _are_sets(points):
-                raise TypeError(
-                    "samples are missing: give the distribution of each point, or a list of arrays, one for each"
-                )
+                problem = "samples are missing: give the distribution of each point"
+                raise TypeError(f"{problem}, or a list of arrays, one for each")
             points, samples, features = _stack(list(points), None, features)  # type: ignore[arg-type]
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
@@ -415,17 +414,9 @@ class Distributions:
             A row for each distribution.
         """
         means = np.empty(self.shape)
-        if not sparse.issparse(self.points):
-            for d, (low, high) in enumerate(pairwise(self.bounds)):
-                np.einsum("p,pf->f", self.weights[low:high], self.points[low:high], out=means[d])
-            return means
-        # In blocks of distributions, because a product copies its points in double precision.
-        cuts = np.flatnonzero(np.diff(self.bounds[:-1] // _BLOCK)) + 1
-        for low, high in pairwise([0, *cuts.tolist(), len(self)]):
-            start, stop = self.bounds[low], self.bounds[high]
-            weights = self.weights[start:stop], np.arange(stop - start), self.bounds[low : high + 1] - start
-            product = sparse.csr_matrix(weights, (high - low, stop - start)) @ self.points[start:stop]
-            means[low:high] = product.toarray()
+        for d, (low, high) in enumerate(pairwise(self.bounds)):
+            weights, points = self.weights[low:high], self.points[low:high]
+            means[d] = weights @ points if sparse.issparse(points) else np.einsum("p,pf->f", weights, points)
         return means
 
     def moments(self, *, weighted: bool = True) -> tuple[np.ndarray, np.ndarray]:

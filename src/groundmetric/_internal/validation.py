@@ -276,7 +276,14 @@ def _positions(index: _Index, name_index: NameIndex, item_names: list[Hashable],
         value_text, item_text = ([str(name) for name in names] for names in (index.names, item_names))
         is_unique = len({*value_text}) == len(value_text) and len({*item_text}) == len(item_text)
         if not is_unique or {*value_text} != {*item_text}:
-            if _is_numbering(index, name_index, item_names):
+            # Names of the values, or of the items, that only number rows.
+            items_are_numbers = all(isinstance(x, int | np.integer) and not isinstance(x, bool) for x in item_names)
+            if name_index.numberings is None and index.is_numbers != items_are_numbers:
+                is_numbering = len(index.names) == len(item_names)
+            else:
+                numberings = [np.arange(len(item_names)), *(name_index.numberings or ())] if index.is_numbers else []
+                is_numbering = index.is_default or any(np.array_equal(index.names, rows) for rows in numberings)
+            if is_numbering:
                 return None
             missing = [name for name in dict.fromkeys(item_names) if _key(name) not in set(value_keys)]
             unknown = [name for name in dict.fromkeys(index.names) if _key(name) not in set(item_keys)]
@@ -315,17 +322,6 @@ def _positions(index: _Index, name_index: NameIndex, item_names: list[Hashable],
 def _key(name: Hashable) -> Any:
     """Return a key that distinguishes True from 1, which are equal in Python."""
     return (bool, bool(name)) if isinstance(name, bool | np.bool_) else name
-
-
-def _is_numbering(index: _Index, name_index: NameIndex, item_names: list[Hashable]) -> bool:
-    """Return whether the names of the values, or of the items, only number rows."""
-    items_are_numbers = all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in item_names)
-    if name_index.numberings is None and index.is_numbers != items_are_numbers:
-        return len(index.names) == len(item_names)
-    if not index.is_numbers:
-        return False
-    numberings = [np.arange(len(item_names)), *(name_index.numberings or ())]
-    return index.is_default or any(np.array_equal(np.asarray(index.names), rows) for rows in numberings)
 
 
 def _shown(names: Sequence[Any]) -> str:

@@ -7,7 +7,3 @@ from .synthetic import make_modes, make_rings, make_survival, synth_2d, synth_20
 __all__ = [
     "PAPER_DATASETS", "cellxgene", "make_cohort", "make_modes", "make_rings", "make_survival", "synth_2d", "synth_200d",
 ]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    return __all__

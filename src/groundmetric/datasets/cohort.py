@@ -142,7 +142,13 @@ def make_cohort(
     batch = np.array(batches)
     sample_names, patient_names = _numbered("S", n_samples), _numbered("P", n_samples)
     batch_names = _numbered("batch", n_batches, 1)
-    gene_names, marker_of, programme = _draw_genes(random, type_names, n_markers, n_programme_genes, n_genes)
+    # Genes in random order: markers of each cell type (or -1), membership in the programme.
+    gene_counts = [n_programme_genes, *[n_markers] * n_types, n_genes - n_needed]
+    named = zip(["PROG", *_prefixes(type_names), "GENE"], gene_counts, strict=True)
+    gene_order = random.permutation(n_genes)
+    gene_names = np.array([name for prefix, count in named for name in _numbered(prefix, count)])[gene_order]
+    kind = np.repeat([-2, *range(n_types), -1], gene_counts)[gene_order]
+    marker_of, programme = np.maximum(kind, -1), kind == -2
 
     # Effects that all cells of a gene, patient, batch or sample share. From 0 in the first condition to 1 in the last:
     stages = np.linspace(0.0, 1.0, len(conditions))
@@ -186,62 +192,31 @@ def make_cohort(
     obs = {name: pd.Categorical.from_codes(codes, classes) for name, (codes, classes) in columns.items()}
     cell_names = [f"{name}_{k + 1:04d}" for name, size in zip(sample_names, sizes, strict=True) for k in range(size)]
     marked = pd.Categorical.from_codes(marker_of + 1, ["", *type_names])
-    parameters = {
-        "cells_per_sample": cells_per_sample, "n_genes": n_genes, "n_markers": n_markers,
-        "n_programme_genes": n_programme_genes, "programme_strength": programme_strength,
-        "programme_share": programme_share, "batch_strength": batch_strength, "confounding": confounding,
-        "composition_strength": composition_strength, "concentration": concentration, **_MODEL,
-    }  # fmt: skip
     truth = {
-        "parameters": parameters,
-        "conditions": np.array(conditions),
-        "condition_strengths": stages * programme_strength,
-        "cell_types": np.array(type_names),
-        "proportions": proportions,
-        "programme_type": type_names[0],
-        "programme_genes": np.sort(gene_names[programme]),
-        "samples": np.array(sample_names),
-        "sample_conditions": np.array(conditions)[condition],
-        "sample_patients": np.array(patient_names),
-        "sample_batches": np.array(batch_names)[batch],
-        "sample_proportions": sample_proportions,
-        "patients": np.array(patient_names),
-        "patient_effects": patient_effects,
-        "batches": np.array(batch_names),
-        "batch_effects": batch_effects,
-        "genes": gene_names,
-        "gene_rates": gene_rates,
-    }
+        "parameters": {
+            "cells_per_sample": cells_per_sample, "n_genes": n_genes, "n_markers": n_markers,
+            "n_programme_genes": n_programme_genes, "programme_strength": programme_strength,
+            "programme_share": programme_share, "batch_strength": batch_strength, "confounding": confounding,
+            "composition_strength": composition_strength, "concentration": concentration, **_MODEL,
+        },
+        "conditions": np.array(conditions), "condition_strengths": stages * programme_strength,
+        "cell_types": np.array(type_names), "proportions": proportions, "programme_type": type_names[0],
+        "programme_genes": np.sort(gene_names[programme]), "genes": gene_names, "gene_rates": gene_rates,
+        "samples": np.array(sample_names), "sample_conditions": np.array(conditions)[condition],
+        "sample_patients": np.array(patient_names), "sample_batches": np.array(batch_names)[batch],
+        "sample_proportions": sample_proportions, "patients": np.array(patient_names),
+        "patient_effects": patient_effects, "batches": np.array(batch_names), "batch_effects": batch_effects,
+    }  # fmt: skip
     stacked = sparse.vstack(counts, format="csr")
+    totals = np.maximum(np.asarray(stacked.sum(axis=1)).ravel(), 1.0)  # a cell without counts stays empty
+    logs = np.log1p(stacked.data * np.repeat(1e4 / totals, np.diff(stacked.indptr))).astype(np.float32)
     return anndata.AnnData(
-        _log_normalised(stacked),
+        sparse.csr_matrix((logs, stacked.indices, stacked.indptr), shape=stacked.shape),
         obs=pd.DataFrame({**obs, "programme": np.concatenate(actives)}, index=cell_names),
         var=pd.DataFrame({"marker_of": marked, "programme": programme}, index=gene_names),
         layers={"counts": stacked},
         uns={"truth": truth, "log1p": {}},  # scanpy looks for "log1p" before it takes logarithms a second time
     )
-
-
-def _draw_genes(
-    random: np.random.Generator, type_names: Sequence[str], n_markers: int, n_programme: int, n_genes: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return names, marked cell type (or -1) and membership in the programme of the genes, in random order."""
-    n_types = len(type_names)
-    n_others = n_genes - n_types * n_markers - n_programme
-    names = _numbered("PROG", n_programme)
-    for prefix in _prefixes(type_names):
-        names += _numbered(prefix, n_markers)
-    names += _numbered("GENE", n_others)
-    kind = np.repeat([-2, *range(n_types), -1], [n_programme, *[n_markers] * n_types, n_others])
-    order = random.permutation(n_genes)
-    return np.array(names)[order], np.maximum(kind[order], -1), kind[order] == -2
-
-
-def _log_normalised(counts: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Return log(1 + counts scaled to 10,000 per cell); a cell without counts stays empty."""
-    totals = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1.0)
-    scaled = counts.data * np.repeat(1e4 / totals, np.diff(counts.indptr))
-    return sparse.csr_matrix((np.log1p(scaled).astype(np.float32), counts.indices, counts.indptr), shape=counts.shape)
 
 
 def _log_normal(random: np.random.Generator, mean: float, spread: float, size: int) -> np.ndarray:
@@ -253,11 +228,7 @@ def _numbered(prefix: str, count: int, least_digits: int = 2) -> list[str]:
 
 
 def _prefixes(names: Sequence[str]) -> list[str]:
-    """Return prefixes of marker names, all different.
-
-    >>> _prefixes(["T cell", "Macrophage", "T-cell", "Prog", "γδ"])
-    ['TCELL', 'MACRO', 'TCELLX', 'PROGX', 'TYPE']
-    """
+    """Return prefixes of marker names, all different: TCELL and TCELLX of "T cell" and "T-cell"."""
     taken = ["PROG", "GENE"]
     for name in names:
         prefix = re.sub("[^A-Z0-9]", "", name.upper())[:5] or "TYPE"
