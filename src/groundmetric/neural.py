@@ -114,16 +114,9 @@ class _NetworkMetric:
 
     def __init__(self, module: Any, centre: Any, scale: Any, features: Sequence[str] | None = None) -> None:
         self._network = StandardisedModule(module, centre, scale)
-        self._network.module.eval()
+        self.module = self._network.module.eval()
+        self.n_features = self._network.centre.size
         self.features = check_features(features, self.n_features)
-
-    @property
-    def module(self) -> torch.nn.Module:
-        return self._network.module
-
-    @property
-    def n_features(self) -> int:
-        return self._network.centre.size
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters of the network to a file, which `groundmetric.neural.load` reads, without pickle."""
@@ -162,15 +155,11 @@ class NeuralMetric(_NetworkMetric, GroundMetric):
         super().__init__(module, centre, scale, features)
         self.variances, self.cost = None, Cost.named(cost)
         with torch.no_grad():
-            self._n_components = self._network.embed(self._network.inputs(self._network.centre[None])).shape[1]
+            self.n_components = self._network.embed(self._network.inputs(self._network.centre[None])).shape[1]
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError("a network metric has no components, unlike a Mahalanobis distance: see `metric.module`")
-
-    @property
-    def n_components(self) -> int:
-        return self._n_components
 
     def project(self, points: Any) -> np.ndarray:
         points = self._check_points(points)

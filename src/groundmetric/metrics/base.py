@@ -86,6 +86,8 @@ class GroundMetric:
     [1.0, 0.0]
     """
 
+    n_components: int
+    n_features: int
     cost = Cost.EUCLIDEAN
 
     def __init__(
@@ -102,12 +104,19 @@ class GroundMetric:
         if not np.isfinite(components).all():
             raise ValueError("components contain NaN or infinity")
         self.components = components
-        self._describe(features, variances, cost)
+        self._describe(*components.shape, features, variances, cost)
 
-    def _describe(self, features: Sequence[str] | None, variances: Any, cost: Cost | str) -> None:
+    def _describe(
+        self,
+        n_components: int,
+        n_features: int,
+        features: Sequence[str] | None,
+        variances: Any = None,
+        cost: Cost | str = Cost.EUCLIDEAN,
+    ) -> None:
         """Validate and store attributes that all forms of metrics have."""
-        self.cost = Cost.named(cost)
-        self.features = check_features(features, self.n_features)
+        self.n_components, self.n_features, self.cost = n_components, n_features, Cost.named(cost)
+        self.features = check_features(features, n_features)
         self.variances = None if variances is None else np.array(real_array(variances, "variances"), dtype=np.float64)
         if self.variances is not None and self.variances.shape != (self.n_features,):
             raise ValueError(f"variances have shape {self.variances.shape} for {self.n_features} features")
@@ -131,14 +140,6 @@ class GroundMetric:
             The Euclidean distance between points.
         """
         return EuclideanMetric(n_features, features)
-
-    @property
-    def n_features(self) -> int:
-        return self.components.shape[1]
-
-    @property
-    def n_components(self) -> int:
-        return self.components.shape[0]
 
     def project(self, points: DistributionsLike) -> np.ndarray:
         """Project points to the space in which the metric is the Euclidean distance (or another `cost`).
@@ -335,28 +336,18 @@ class EuclideanMetric(GroundMetric):
 
     def __init__(self, n_features: int, features: Sequence[str] | None = None) -> None:
         check_number("n_features", n_features, low=1, whole=True)
-        self._n_features: int = int(n_features)
-        self.features = check_features(features, self._n_features)
-        self.variances = None
+        self._describe(int(n_features), int(n_features), features)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
-        return np.eye(self._n_features)
-
-    @property
-    def n_features(self) -> int:
-        return self._n_features
-
-    @property
-    def n_components(self) -> int:
-        return self._n_features
+        return np.eye(self.n_features)
 
     def project(self, points: Any) -> np.ndarray:
         points = self._check_points(points)
         return points.toarray() if sparse.issparse(points) else points.astype(np.float64, copy=False)
 
     def importance(self) -> np.ndarray:
-        return np.full(self._n_features, 1.0 / self._n_features)
+        return np.full(self.n_features, 1.0 / self.n_features)
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         x = self._check_points(x)
@@ -412,21 +403,13 @@ class DiagonalMetric(GroundMetric):
         self.weights = weights
         # Projections need at least one column, also if all weights are 0.
         self._used = np.flatnonzero(weights) if weights.any() else np.array([0])
-        self._describe(features, variances, cost)
+        self._describe(self._used.size, weights.size, features, variances, cost)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         rows = np.zeros((self.n_components, self.n_features))
         rows[np.arange(self.n_components), self._used] = self.weights[self._used]
         return rows
-
-    @property
-    def n_features(self) -> int:
-        return self.weights.size
-
-    @property
-    def n_components(self) -> int:
-        return self._used.size
 
     def project(self, points: Any) -> np.ndarray:
         points = self._check_points(points)[:, self._used]

@@ -11,7 +11,6 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .._internal.files import Damaged, read_arrays, write_arrays
-from .._internal.validation import check_features
 from ..distributions import Distributions
 from .base import Cost, DiagonalMetric, EuclideanMetric, GroundMetric
 
@@ -54,24 +53,14 @@ class MappedMetric(GroundMetric):
         if isinstance(inner, BlendedMetric):
             raise ValueError(f"inner is {inner!r}, an average of distances: blend two mapped metrics instead")
         self.feature_map, self.inner = feature_map, inner
-        self._n_features = int(n_features)
-        self.features = check_features(features, self._n_features)
-        self.variances, self.cost = None, inner.cost
-        self.probes = np.zeros((1, self._n_features)) if probes is None else np.asarray(probes, dtype=np.float64)
+        self._describe(inner.n_components, int(n_features), features, cost=inner.cost)
+        self.probes = np.zeros((1, self.n_features)) if probes is None else np.asarray(probes, dtype=np.float64)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError(
             "this metric is linear in mapped features only: `metric.inner.components` are the weights of these"
         )
-
-    @property
-    def n_features(self) -> int:
-        return self._n_features
-
-    @property
-    def n_components(self) -> int:
-        return self.inner.n_components
 
     def project(self, points: Any) -> np.ndarray:
         return self.inner.project(image(self.feature_map, self._check_points(points)))
@@ -117,20 +106,13 @@ class BlendedMetric(GroundMetric):
 
     def __init__(self, first: GroundMetric, second: GroundMetric, weight: float) -> None:
         self.first, self.second, self.weight = first, second, float(weight)
-        self.features = first.features or second.features
-        self.variances = second.variances if first.variances is None else first.variances
+        variances = second.variances if first.variances is None else first.variances
+        n_components, features = first.n_components + second.n_components, first.features or second.features
+        self._describe(n_components, first.n_features, features, variances)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError("an average of distances has no components: `metric.first` and `metric.second` may have")
-
-    @property
-    def n_features(self) -> int:
-        return self.first.n_features
-
-    @property
-    def n_components(self) -> int:
-        return self.first.n_components + self.second.n_components
 
     def project(self, points: Any) -> np.ndarray:
         # The distance is the sum of the distances in the two weighted projections.
