@@ -11,7 +11,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from ._internal.parallel import Threads
 from ._internal.validation import check_features, need
 from .distributions import Distributions
 from .estimators.learner import GroundMetricLearner
@@ -21,7 +20,6 @@ from .metrics.base import Cost, GroundMetric
 from .metrics.forms import read_parts, write_parts
 from .transport import solve
 from .transport.pairs import pair_transport
-from .transport.plan import Plan
 from .transport.problem import Masses, no_answers
 
 need("torch", "networks as metrics", "neural")
@@ -75,9 +73,8 @@ class StandardisedModule:
         """Return the module's embedding of points; raise unless it is a row of finite numbers per point."""
         z = self.module(x)
         if not isinstance(z, torch.Tensor) or z.ndim != 2 or z.shape[0] != x.shape[0]:
-            raise ValueError(
-                f"module made {_shown(z)} of {x.shape[0]} points: expected two dimensions, (n_points, n_components)"
-            )
+            expected = "two dimensions, (n_points, n_components)"
+            raise ValueError(f"module made {_shown(z)} of {x.shape[0]} points: expected {expected}")
         return _finite(z)
 
     def measure(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -192,9 +189,8 @@ class NeuralDistance(_NetworkMetric):
             array: Any = points.points if isinstance(points, Distributions) else points
             array = array if sparse.issparse(array) else np.asarray(array)
             if array.ndim != 2 or array.shape[1] != self.n_features:
-                raise ValueError(
-                    f"points have shape {array.shape}, but the metric was made for {self.n_features} features"
-                )
+                problem = f"but the metric was made for {self.n_features} features"
+                raise ValueError(f"points have shape {array.shape}, {problem}")
             inputs.append(self._network.inputs(array))
         return distance_matrix(self._network, *inputs)
 
@@ -233,16 +229,15 @@ def load(path: str | os.PathLike[str], module: Any) -> NeuralMetric | NeuralDist
     description, arrays = read_parts(path)
     if description["kind"] not in (NeuralMetric.kind, NeuralDistance.kind):
         raise ValueError(f"{os.fspath(path)!r} is not the file of a network: read it with `GroundMetric.load`")
-    network = StandardisedModule(module, arrays["centre"], arrays["scale"])
+    arguments = (module, arrays["centre"], arrays["scale"], description["features"])
+    is_embedding = description["kind"] == NeuralMetric.kind
+    metric = NeuralMetric(*arguments, cost=description["cost"]) if is_embedding else NeuralDistance(*arguments)
     state = {name[6:]: torch.as_tensor(value) for name, value in arrays.items() if name.startswith("state.")}
     try:
-        network.module.load_state_dict(state)
+        metric.module.load_state_dict(state)
     except RuntimeError as error:
         raise ValueError(f"module is not built like the one that was saved: {error}") from None
-    arguments = (network.module, network.centre, network.scale, description["features"])
-    if description["kind"] == NeuralDistance.kind:
-        return NeuralDistance(*arguments)
-    return NeuralMetric(*arguments, cost=description["cost"])
+    return metric
 
 
 class ModuleEmbedding:
@@ -276,9 +271,7 @@ class ModuleEmbedding:
 class TorchOptimiser:
     """A torch optimiser with external gradients; its rates are scaled by the decay of `learning_rate`."""
 
-    def __init__(
-        self, network: StandardisedModule, make: Callable[[Any], torch.optim.Optimizer], learning_rate: float
-    ) -> None:
+    def __init__(self, network: StandardisedModule, make: Any, learning_rate: float) -> None:
         self._network, self._inner = network, make(network.learned)
         self._rates = [group["lr"] for group in self._inner.param_groups]
         self.learning_rate = self._first = learning_rate
@@ -298,12 +291,7 @@ class TorchOptimiser:
 class EmbeddingModel:
     """Model of a module f with d(x, y) = |f(x) - f(y)|."""
 
-    def __init__(
-        self,
-        network: StandardisedModule,
-        optimiser: Callable[[Any], torch.optim.Optimizer] | None,
-        cost: Cost = Cost.EUCLIDEAN,
-    ) -> None:
+    def __init__(self, network: StandardisedModule, optimiser: Any, cost: Cost = Cost.EUCLIDEAN) -> None:
         if not network.learned:
             raise ValueError("module has no parameters that could be learned")
         self.network, self.cost, self._make = network, cost, optimiser
@@ -355,14 +343,13 @@ class MeasuredPairs:
         first: np.ndarray,
         second: np.ndarray,
         *,
-        threads: Threads,
-        memory: float = 0.0,
         max_pivots: int | None = None,
+        **unused: Any,
     ) -> None:
         self._D, self._network, self._max_pivots = D, network, max_pivots
         self.first, self.second = first, second
         self._inputs = network.inputs(D.points)
-        self._plans: list[Plan | None] = [None] * first.size
+        self._plans: list[Any] = [None] * first.size
         self.answers = no_answers(first.size)
         # The distances between about 8 points show whether the module is symmetric.
         network.module.eval()
@@ -400,7 +387,6 @@ class MeasuredPairs:
             bounds, rows, cols, weights = self._D.bounds, [], [], []
             for p, factor in zip(selected, coefficient, strict=True):
                 plan = self._plans[p]
-                assert plan is not None
                 rows.append(bounds[self.first[p]] + plan.rows)
                 cols.append(bounds[self.second[p]] + plan.cols)
                 weights.append(factor * plan.mass)
@@ -495,15 +481,13 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         cost = Cost.named(self.cost)
         form = resolve_form(self.form)
         if form.form != "linear":
-            raise ValueError(
-                f"form is {self.form!r}, but a module replaces W: expected Mapped(transformer) or the default"
-            )
+            expected = "expected Mapped(transformer) or the default"
+            raise ValueError(f"form is {self.form!r}, but a module replaces W: {expected}")
         if self.pairwise and form.transformer is not None:
             raise ValueError("form is mapped and pairwise=True: let the module map the points itself")
         if self.pairwise and cost is not Cost.EUCLIDEAN:
-            raise ValueError(
-                f"cost is {self.cost!r}, but with pairwise=True the module itself is the cost: leave it out"
-            )
+            problem = "but with pairwise=True the module itself is the cost: leave it out"
+            raise ValueError(f"cost is {self.cost!r}, {problem}")
         kind = DistanceModel if self.pairwise else EmbeddingModel
         return kind(StandardisedModule(self.module, centre, scale), self.optimiser, cost)
 
