@@ -276,7 +276,7 @@ class Distributions:
         Distributions
             The distributions without these points; the object itself if all points have mass.
         """
-        keep = np.flatnonzero(self.weights >= 2.0**-60)
+        keep = np.flatnonzero(self.weights >= 2.0**-60)  # masses are whole multiples of 2⁻⁶⁰ in the exact solver
         return self if keep.size == self.weights.size else self._keep_rows(keep)
 
     def subsample(self, n: int, *, random_state: RandomState = None) -> Distributions:
@@ -375,6 +375,7 @@ class Distributions:
             elif effective_sizes[d] <= n:
                 mass = self.weights[rows]
             else:
+                # Systematic sampling: `n` equidistant levels on the cumulated masses of the points in random order.
                 shuffled = random.permutation(rows.size)
                 levels = (random.random() + np.arange(n)) / n
                 ends = np.cumsum(self.weights[rows[shuffled]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -117,9 +117,19 @@ def make_cohort(
         check_number(name, value, low=0, high=1)
     check_number("batch_strength", batch_strength, low=0)
     conditions = _check_names(conditions, "conditions")
-    counts_by_condition = _sample_counts(n_samples_per_condition, len(conditions))
-    type_names, proportions = _proportions(cell_types)
+    one = isinstance(n_samples_per_condition, numbers.Integral)
+    counts_by_condition: Any = [n_samples_per_condition] * len(conditions) if one else n_samples_per_condition
+    for count in counts_by_condition:
+        check_number("n_samples_per_condition", count, low=1, whole=True)
+    if len(counts_by_condition) != len(conditions):
+        problem = f": expected a whole number, or one for each of {len(conditions)} conditions"
+        raise ParameterError("n_samples_per_condition", n_samples_per_condition, problem)
+    type_names = _check_names(list(cell_types), "cell_types")
     n_types = len(type_names)
+    weights = list(cell_types.values()) if isinstance(cell_types, Mapping) else [1.0] * n_types
+    for name, value in zip(type_names, weights, strict=True):
+        check_number(f"proportion of cell type {name!r}", value, low=0, above=True)
+    proportions = np.array(weights, dtype=float) / sum(weights)
     n_needed = n_types * n_markers + n_programme_genes
     if n_needed > n_genes:
         problem = (
@@ -243,19 +253,3 @@ def _check_names(names: Sequence[str], parameter: str) -> list[str]:
     if not checked or not all(isinstance(name, str) and name for name in checked) or len(set(checked)) < len(checked):
         raise ParameterError(parameter, checked, ": expected different names")
     return checked
-
-
-def _sample_counts(n_samples: int | Sequence[int], n_conditions: int) -> list[int]:
-    counts = [n_samples] * n_conditions if isinstance(n_samples, numbers.Integral) else list(n_samples)  # type: ignore[arg-type]
-    if len(counts) != n_conditions or not all(isinstance(n, numbers.Integral) and int(n) >= 1 for n in counts):
-        expected = f"a whole number of at least 1, or one for each of {n_conditions} conditions"
-        raise ParameterError("n_samples_per_condition", n_samples, f": expected {expected}")
-    return [int(count) for count in counts]
-
-
-def _proportions(cell_types: Mapping[str, float] | Sequence[str]) -> tuple[list[str], np.ndarray]:
-    names = _check_names(list(cell_types), "cell_types")
-    weights = list(cell_types.values()) if isinstance(cell_types, Mapping) else [1.0] * len(names)
-    for name, value in zip(names, weights, strict=True):
-        check_number(f"proportion of cell type {name!r}", value, low=0, above=True)
-    return names, np.array(weights, dtype=float) / sum(weights)
