@@ -43,7 +43,7 @@ from .metrics.base import DiagonalMetric, GroundMetric, euclidean
 from .metrics.forms import MappedMetric, image, some_points
 
 __all__ = [
-    "Composition", "Euclidean", "PointTransport", "Summary", "SummaryModel", "TransportKernel", "standard", "titles",
+    "Composition", "Euclidean", "PointTransport", "Summary", "SummaryModel", "TransportKernel", "standard",
 ]  # fmt: skip
 
 STATISTICS = ("mean", "moments", "type_means", "composition", "embedding")
@@ -791,8 +791,7 @@ def standard(target: str = "classes", *, annotation: str | None = None, random_s
     dict of str to estimator
         Regression on means ("pseudobulk"), means and standard deviations ("moments"), means of types ("type-means"),
         proportions of types ("composition") and mean embeddings ("embedding"); a kernel model on Euclidean transport
-        ("transport-kernel"). For classes also distances for nearest neighbours: between means ("pseudobulk-5-nn") and
-        by Euclidean transport ("transport-5-nn").
+        ("transport-kernel"). For classes also distances for nearest neighbours: "pseudobulk-5-nn", "transport-5-nn".
 
     Examples
     --------
@@ -816,26 +815,7 @@ def standard(target: str = "classes", *, annotation: str | None = None, random_s
 
 
 def titles(target: str = "classes", *, annotation: str | None = None) -> dict[str, str]:
-    """Return the names of the standard baselines in tables.
-
-    Parameters
-    ----------
-    target : {"classes", "ordered", "survival"}, default="classes"
-        Kind of the labels.
-    annotation : str or None, default=None
-        As in `standard`.
-
-    Returns
-    -------
-    dict of str to str
-        Key of `standard` to the name.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> gm.baselines.titles("ordered")["pseudobulk"]
-    'Pseudobulk, ridge regression'
-    """
+    """Return the names of the standard baselines in tables by their keys."""
     model = {"classes": "logistic regression", "ordered": "ridge regression", "survival": "Cox regression"}[target]
     types = "Cluster" if annotation is None else "Cell-type"
     kernel = "kernel logistic regression" if target == "classes" else "kernel ridge regression"

@@ -97,10 +97,8 @@ def make_rings(
 
     Returns
     -------
-    D : Distributions
-        Distributions, class after class.
-    y : array of shape (n_distributions,)
-        Class of each distribution: 0 or 1.
+    D, y : Distributions and array of shape (n_distributions,)
+        Distributions, class after class, and their classes 0 and 1.
 
     Examples
     --------
@@ -129,10 +127,8 @@ def synth_2d(random_state: RandomState = None) -> tuple[Distributions, np.ndarra
 
     Returns
     -------
-    D : Distributions
-        30 distributions of 300 points each, with the features "signal" and "noise 1".
-    y : array of shape (30,)
-        Class of each distribution: 0, 1 or 2.
+    D, y : Distributions and array of shape (30,)
+        30 distributions of 300 points, with the features "signal" and "noise 1", and their classes 0, 1 and 2.
 
     Examples
     --------
@@ -154,10 +150,8 @@ def synth_200d(random_state: RandomState = None) -> tuple[Distributions, np.ndar
 
     Returns
     -------
-    D : Distributions
-        30 distributions of 300 points each, with the features "signal" and "noise 1" to "noise 199".
-    y : array of shape (30,)
-        Class of each distribution: 0, 1 or 2.
+    D, y : Distributions and array of shape (30,)
+        30 distributions of 300 points, with the features "signal", "noise 1" to "noise 199", and their classes.
 
     Examples
     --------
