@@ -358,18 +358,16 @@ def label_array(y: Any, name_index: NameIndex, name: str = "y") -> np.ndarray:
 def check_classes(labels: np.ndarray, name: str = "y") -> None:
     """Raise unless labels are classes: text, whole numbers or truth values, all of one type."""
     if labels.dtype == object:
-        text = [label for label in labels if isinstance(label, str)]
-        values = [label for label in labels if not isinstance(label, str)]
-        if text and values:
-            raise ValueError(f"{name} mixes text and numbers ({text[0]!r} and {values[0]!r}): make all of them text")
-        truth = [label for label in values if isinstance(label, bool | np.bool_)]
-        if truth and len(truth) < len(values):
-            number = next(label for label in values if not isinstance(label, bool | np.bool_))
-            raise ValueError(
-                f"{name} mixes truth values and numbers ({truth[0]!r} and {number!r}): True and 1 would be one class; "
-                "make all of them text"
-            )
-        if text:
+        first: dict[str, Any] = {}
+        for label in labels:
+            is_truth = isinstance(label, bool | np.bool_)
+            first.setdefault("text" if isinstance(label, str) else "truth values" if is_truth else "numbers", label)
+        kinds = [kind for kind in ("text", "truth values", "numbers") if kind in first]
+        if len(kinds) > 1:
+            why = "True and 1 would be one class; " if kinds[0] == "truth values" else ""
+            examples = " and ".join(repr(first[kind]) for kind in kinds[:2])
+            raise ValueError(f"{name} mixes {' and '.join(kinds[:2])} ({examples}): {why}make all of them text")
+        if kinds == ["text"]:
             return
         labels = np.array(labels.tolist())  # scikit-learn expects numbers in arrays of a number type
     from sklearn.utils.multiclass import check_classification_targets  # slow to import

@@ -88,28 +88,22 @@ def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None) 
         import requests
 
         try:
-            url = {path.name: _address(identifier)}
+            answer = requests.get(f"{API}/datasets/{identifier}/versions", timeout=_TIMEOUT)
+            if answer.status_code == 404:  # the identifier of a version
+                address = f"{FILES}/{identifier}.h5ad"
+            else:
+                answer.raise_for_status()
+                assets = answer.json()[0]["assets"]  # the first version is the latest
+                address = next(asset["url"] for asset in assets if asset["filetype"].upper() == "H5AD")
+            url = {path.name: address}
             cache = pooch.create(path.parent, FILES, registry={path.name: None}, urls=url, retry_if_failed=1)
             cache.fetch(path.name, downloader=_download)
-        except (requests.RequestException, ValueError, LookupError) as error:
+        except (requests.RequestException, ValueError, LookupError, StopIteration) as error:
             raise ConnectionError(
                 f"could not download data set {dataset_id!r} of CELLxGENE: {error!r}. Look for its "
                 f"id on {PORTAL}, or download the .h5ad file there and save it as {path}"
             ) from error
     return anndata.read_h5ad(path)
-
-
-def _address(identifier: str) -> str:
-    """Return the address of the latest version of a data set; an id unknown to the list is that of a version."""
-    import requests
-
-    answer = requests.get(f"{API}/datasets/{identifier}/versions", timeout=_TIMEOUT)
-    if answer.status_code == 404:
-        return f"{FILES}/{identifier}.h5ad"
-    answer.raise_for_status()
-    assets = answer.json()[0]["assets"]  # the first version is the latest
-    addresses = [asset["url"] for asset in assets if asset["filetype"].upper() == "H5AD"]
-    return str(addresses[0])
 
 
 def _download(url: str, path: str, pooch_: Any) -> None:
