@@ -23,10 +23,12 @@ def path(tmp_path):
 def test_entries_are_read_by_any_cache_of_the_file(path):
     first, second = Cache(path), Cache(path)
     assert first.get([b"a"]) == {}
+    assert len(first) == 0
     first.put({b"a": b"1"})
     second.put({b"b": b"", b"": b"3"})
     first.put({b"a": b"4"})
     assert Cache(path).get([b"a", b"b", b"", b"c", b"a"]) == {b"a": b"4", b"b": b"", b"": b"3"}
+    assert len(first) == 3
     assert os.listdir(path.parent) == ["cache"]
 
 

@@ -42,6 +42,10 @@ class Cache:
         self._can_write = True
         self._check_owner()
 
+    def __len__(self) -> int:
+        with self._reading() as database:
+            return 0 if database is None else database.execute("SELECT count(*) FROM entries").fetchone()[0]
+
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the values of the keys that have an entry."""
         values, n_damaged = {}, 0

@@ -282,7 +282,9 @@ def _positions(index: _Index, name_index: NameIndex, item_names: list[Hashable],
                 is_numbering = len(index.names) == len(item_names)
             else:
                 numberings = [np.arange(len(item_names)), *(name_index.numberings or ())] if index.is_numbers else []
-                is_numbering = index.is_default or any(np.array_equal(index.names, rows) for rows in numberings)
+                is_numbering = index.is_default or any(
+                    np.array_equal(np.asarray(index.names), rows) for rows in numberings
+                )
             if is_numbering:
                 return None
             missing = [name for name in dict.fromkeys(item_names) if _key(name) not in set(value_keys)]

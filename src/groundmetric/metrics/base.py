@@ -104,7 +104,7 @@ class GroundMetric:
         if not np.isfinite(components).all():
             raise ValueError("components contain NaN or infinity")
         self.components = components
-        self._describe(*components.shape, features, variances, cost)
+        self._describe(components.shape[0], components.shape[1], features, variances, cost)
 
     def _describe(
         self,
