@@ -236,9 +236,8 @@ class Modalities:
                 low, high = D.bounds[d], D.bounds[d + 1]
                 row_of_cell.append(dict(zip(D.annotations[CELL][low:high].tolist(), range(low, high), strict=True)))
                 if len(row_of_cell[-1]) < high - low:
-                    raise ValueError(
-                        f"modality {modality!r} has cells of the same name in sample {name!r}: make them unique"
-                    )
+                    problem = f"has cells of the same name in sample {name!r}: make them unique"
+                    raise ValueError(f"modality {modality!r} {problem}")
             shared = [cell for cell in row_of_cell[0] if all(cell in cells for cells in row_of_cell[1:])]
             if not shared:
                 raise ValueError(

@@ -58,9 +58,7 @@ class MappedMetric(GroundMetric):
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
-        raise TypeError(
-            "this metric is linear in mapped features only: `metric.inner.components` are the weights of these"
-        )
+        raise TypeError("this metric is linear in mapped features, whose weights are `metric.inner.components`")
 
     def project(self, points: Any) -> np.ndarray:
         return self.inner.project(image(self.feature_map, self._check_points(points)))
@@ -227,9 +225,7 @@ def _unpack(description: Any, arrays: dict[str, np.ndarray], feature_map: Any, p
         if mapped.shape != images.shape:
             raise Damaged(f"it has images of shape {images.shape}, but the map gives {mapped.shape}")
         if not np.allclose(mapped, images, rtol=1e-6, atol=1e-9 * np.abs(images).max()):
-            raise ValueError(
-                "feature_map differs from the map that the metric was learned with: points have other images"
-            )
+            raise ValueError("feature_map differs from the map that the metric was learned with: other images")
         return metric
     options: dict[str, Any] = {
         "variances": arrays.get(f"{prefix}variances"), "cost": description.get("cost", "euclidean")
