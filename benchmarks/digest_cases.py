@@ -66,9 +66,7 @@ def weighted(D: gm.Distributions) -> gm.Distributions:
 def cohort(seed: int) -> Any:
     """8 samples of about 40 cells, 80 genes."""
     types: dict[str, Any] = {"cell_types": ["A", "B"], "n_markers": 5, "n_programme_genes": 10}
-    return gm.datasets.make_cohort(
-        4, 40, 80, model=gm.datasets.CohortModel(confounding=0.5), random_state=seed, **types
-    )
+    return gm.datasets.make_cohort(4, 40, 80, confounding=0.5, random_state=seed, **types)
 
 
 def spelled(D: gm.Distributions) -> Found:

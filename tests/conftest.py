@@ -25,7 +25,7 @@ def original():
     """Cells of the cohort; read only, tests that write use `cohort`."""
     adata = gm.datasets.make_cohort(
         5, 60, 150, cell_types={"Macrophage": 0.5, "T cell": 0.3, "B/plasma": 0.2}, n_markers=5, n_programme_genes=10,
-        programme_strength=3.0, batch_strength=0.0, model=gm.datasets.CohortModel(concentration=300.0), random_state=1,
+        programme_strength=3.0, batch_strength=0.0, concentration=300.0, random_state=1,
     )  # fmt: skip
     del adata.uns["truth"]  # many small arrays, which take long to write
     return adata

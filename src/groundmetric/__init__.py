@@ -5,58 +5,26 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._internal import find, uncollected
+from ._internal import find
 
 __version__ = "0.3.0.dev0"
 
 # Module of each public name. Modules are imported at first use, which keeps `import groundmetric` fast.
 _HOME = {
-    "Distributions": "distributions",
-    "GroundMetric": "metrics",
-    "GroundMetricEnsemble": "estimators",
-    "GroundMetricLearner": "estimators",
-    "Modalities": "modalities",
-    "MultimodalClassifier": "estimators",
-    "MultimodalRegressor": "estimators",
-    "PointwiseTransformer": "estimators",
-    "TransportClassifier": "estimators",
-    "TransportKNeighborsClassifier": "estimators",
-    "TransportKNeighborsRegressor": "estimators",
-    "TransportRegressor": "estimators",
-    "TransportSurvival": "estimators",
+    "Distributions": "distributions", "GroundMetric": "metrics", "GroundMetricEnsemble": "estimators",
+    "GroundMetricLearner": "estimators", "Modalities": "modalities", "MultimodalClassifier": "estimators",
+    "MultimodalRegressor": "estimators", "PointwiseTransformer": "estimators", "TransportClassifier": "estimators",
+    "TransportKNeighborsClassifier": "estimators", "TransportKNeighborsRegressor": "estimators",
+    "TransportRegressor": "estimators", "TransportSurvival": "estimators", "kneighbors": "distances",
     "pairwise_distances": "distances",
-    "kneighbors": "distances",
-}
+}  # fmt: skip
 __all__ = [
-    "Distributions",
-    "GroundMetric",
-    "GroundMetricEnsemble",
-    "GroundMetricLearner",
-    "Modalities",
-    "MultimodalClassifier",
-    "MultimodalRegressor",
-    "PointwiseTransformer",
-    "TransportClassifier",
-    "TransportKNeighborsClassifier",
-    "TransportKNeighborsRegressor",
-    "TransportRegressor",
-    "TransportSurvival",
-    "__version__",
-    "baselines",
-    "datasets",
-    "evaluation",
-    "get",
-    "interpret",
-    "kneighbors",
-    "learning",
-    "metrics",
-    "pairwise_distances",
-    "pl",
-    "pp",
-    "report",
-    "tl",
-    "transport",
-]
+    "Distributions", "GroundMetric", "GroundMetricEnsemble", "GroundMetricLearner", "Modalities",
+    "MultimodalClassifier", "MultimodalRegressor", "PointwiseTransformer", "TransportClassifier",
+    "TransportKNeighborsClassifier", "TransportKNeighborsRegressor", "TransportRegressor", "TransportSurvival",
+    "__version__", "baselines", "datasets", "evaluation", "get", "interpret", "kneighbors", "learning", "metrics",
+    "pairwise_distances", "pl", "pp", "report", "tl", "transport",
+]  # fmt: skip
 
 # Modules of extras are importable as attributes, but `from groundmetric import *` does not need them.
 _MODULES = {*__all__, "integrations", "neural"} - {*_HOME, "__version__"}
@@ -83,8 +51,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        with uncollected():
-            return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(f".{name}", __name__)
     return find(name, _HOME, __name__)
 
 

@@ -21,10 +21,6 @@ from .transport.solvers.exact import Solver, warn_of_status
 __all__ = ["kneighbors", "pairwise_distances"]
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 def pairwise_distances(
     A: DistributionsLike,
     B: DistributionsLike | None = None,
@@ -41,10 +37,9 @@ def pairwise_distances(
 
     `transport.pairwise` returns the same values with lower and upper bounds and the status of each solve.
 
-    Distances are exact for the given points. As estimates of the distance between the distributions from which the
-    points are drawn, they are too large, by a bias that falls with the number of points: two samples of the same
-    distribution have a distance above 0. If numbers of points differ between distributions, compare equal numbers:
-    ``pairwise_distances(D.equalize())``.
+    Distances are exact for the given points. As estimates for the distributions from which the points are drawn, they
+    are too large, by a bias that falls with the number of points. If numbers of points differ between distributions,
+    compare equal numbers: ``pairwise_distances(D.equalize())``.
 
     Parameters
     ----------
@@ -59,16 +54,13 @@ def pairwise_distances(
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
     max_pivots : int or None, default=None
-        Largest number of simplex pivots per pair, for solvers with this option; reaching it is a warning. None is a
-        limit that is not reached in practice.
+        Largest number of simplex pivots per pair; reaching it is a warning. None: not reached in practice.
     verbose : int, default=0
         1 shows a progress bar on a terminal, and prints the choice of "auto" and the error bound of a variant.
     keep : path-like or None, default=None
-        File to which exact distances are written pair by pair during the computation. Pairs in the file with the same
-        points, masses and metric are not computed again. Only for the exact solver.
+        File in which exact distances are cached: pairs with the same points, masses and metric are not computed again.
     **options : Any
-        Options of a solver that is given by name, e.g. ``n_groups`` of "coarse"; see the classes in
-        `groundmetric.transport`.
+        Options of a solver that is given by name; see the classes in `groundmetric.transport`.
 
     Returns
     -------
@@ -100,12 +92,11 @@ def kneighbors(
     """Find the exact nearest neighbours in B (or in A) of every distribution of A.
 
     For metrics that project to at most 100 components (the Euclidean metric has one per feature), lower bounds exclude
-    most pairs without a solve: the distance between means, transport along a few lines, and feasible potentials. With
-    other metrics all pairs are solved.
+    most pairs without a solve.
 
-    Distances grow as distributions have fewer points (see `pairwise_distances`), which makes distributions with many
-    points the nearest neighbours of most others. If numbers of points differ, search with equal numbers:
-    ``n = B.common_size()``, ``kneighbors(A.equalize(n), B.equalize(n))``.
+    Distances grow as distributions have fewer points, which makes distributions with many points the nearest neighbours
+    of most others. If numbers of points differ, search with equal numbers: ``n = B.common_size()``,
+    ``kneighbors(A.equalize(n), B.equalize(n))``.
 
     Parameters
     ----------
@@ -167,8 +158,7 @@ class GroundMetricMethod:
     ) -> np.ndarray:
         """Return exact Wasserstein distances between the distributions of A and of B (or among those of A).
 
-        All points are used: distances grow as distributions have fewer points. If their numbers of points differ, give
-        ``A.equalize()``.
+        All points are used. If their numbers differ, give ``A.equalize()``.
 
         Parameters
         ----------

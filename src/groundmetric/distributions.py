@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from ._internal.tables import listed
 from ._internal.types import LabelsLike, PointsLike, RandomState
 from ._internal.validation import (
     NameIndex,
@@ -27,43 +29,23 @@ from ._internal.validation import (
     resolve_seed,
 )
 
-# Rows of sparse points that are multiplied at a time, and rows that are searched for NaN at a time.
+# Rows that are searched for NaN at a time.
 _BLOCK = 8192
 # Entries of points whose squares are summed at a time: 2 MB.
 _BLOCK_ENTRIES = 2**18
 # Squares of smaller numbers are 0 or have lost digits.
 _LEAST_DIFFERENCE = 1e-150
-# Number of names in a warning.
-_SHOWN_NAMES = 5
-# Distributions with fewer points than this do not lower `common_size`.
-_LEAST_COMMON = 10
-# Share of the distributions that may have fewer points than `common_size`.
-_SHARE_SMALLER = 0.1
 
 
 class SmallSampleWarning(UserWarning):
-    """Distributions have fewer points than the number that all distributions are compared with.
-
-    Parameters
-    ----------
-    names : list
-        Names of these distributions.
-    n : int
-        Number of points of the other distributions.
-
-    Examples
-    --------
-    >>> SmallSampleWarning(["ann"], 30).names
-    ['ann']
-    """
+    """The distributions `names` have fewer than the `n` points that all distributions are compared with."""
 
     def __init__(self, names: list[Hashable], n: int) -> None:
         super().__init__(names, n)
         self.names, self.n = names, n
 
     def __str__(self) -> str:
-        more = len(self.names) - _SHOWN_NAMES
-        shown = ", ".join(repr(name) for name in self.names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+        shown = listed(list(map(repr, self.names)), 5)
         count = "1 distribution has" if len(self.names) == 1 else f"{len(self.names)} distributions have"
         return (
             f"{count} fewer than {self.n} points ({shown}), which makes distances to all others larger: exclude small "
@@ -78,8 +60,8 @@ class Distributions:
     ----------
     points : array or sparse matrix of shape (n_points, n_features), or sequence of these
         All points of all distributions, in any row order. float32 stays float32, other types become float64.
-        Without `samples`: the points of each distribution, as a list of arrays of shape (n_i, n_features) or one array
-        of shape (n_distributions, n_points, n_features); see `from_arrays`.
+        Without `samples`: a list with an array of points for each distribution, or one array of shape
+        (n_distributions, n_points, n_features).
     samples : sequence of length n_points or None, default=None
         Distribution of each point, as any hashable value. Required if `points` is a single table.
     weights : sequence of length n_points or None, default=None
@@ -94,22 +76,18 @@ class Distributions:
     Attributes
     ----------
     names : list
-        Names of the distributions, in order of first appearance. Labels with names (a Series, a dict) are matched to
-        these names, labels without names are in this order.
+        Names of the distributions in order of first appearance, to which labels with names (a Series, a dict) are
+        matched; labels without names are in this order.
     points : array or CSR matrix
         The points; points of one distribution are in consecutive rows.
     bounds : array of shape (n_distributions + 1,)
         Distribution d has the rows ``bounds[d]:bounds[d + 1]`` of `points`.
-    weights : array of shape (n_points,)
-        Masses, with sum 1 in every distribution.
     order : array of shape (n_points,)
         Input row of each row of `points`.
     uniform : array of bool of shape (n_distributions,)
         Whether all points of a distribution have the same mass.
-    features : list of str or None
-        Names of the features.
-    annotations : dict of arrays
-        Annotations in the order of `points`.
+    weights, features, annotations : array, list of str or None, dict of arrays
+        As above, in the order of `points`.
 
     Notes
     -----
@@ -124,8 +102,6 @@ class Distributions:
     (['ann', 'bob'], [2, 1])
     >>> D[[1, 0]].names
     ['bob', 'ann']
-    >>> gm.Distributions([[[0.0, 1.0], [2.0, 3.0]], [[5.0, 5.0]]]).sizes.tolist()  # one distribution per array
-    [2, 1]
     """
 
     # False if the names are only row numbers of an array without an index: labels with names are then not matched.
@@ -146,9 +122,8 @@ class Distributions:
             raise TypeError("points is already an object of class Distributions: use it directly")
         if samples is None:
             if not _are_sets(points):
-                raise TypeError(
-                    "samples are missing: give the distribution of each point, or a list of arrays, one for each"
-                )
+                problem = "samples are missing: give the distribution of each point"
+                raise TypeError(f"{problem}, or a list of arrays, one for each")
             points, samples, features = _stack(list(points), None, features)  # type: ignore[arg-type]
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
@@ -200,12 +175,6 @@ class Distributions:
         -------
         Distributions
             The distributions in the order of the arrays.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> len(Distributions.from_arrays([np.zeros((3, 2)), np.ones((5, 2))]))
-        2
         """
         if names is not None:
             names = list(names)
@@ -239,26 +208,27 @@ class Distributions:
         if str(getattr(indices, "dtype", "")) in ("bool", "boolean") or isinstance(indices, Mapping):
             indices = np.asarray(align_by_name(indices, self.name_index, "indices"), dtype=bool)
         selected = np.atleast_1d(np.arange(len(self))[indices])
-        part = object.__new__(Distributions)
-        part.names, part._named, part.features = [self.names[d] for d in selected], self._named, self.features
-        part.bounds = np.concatenate([[0], np.cumsum(self.sizes[selected])])
-        part.uniform = self.uniform[selected]
-        rows: slice | np.ndarray = slice(None)
-        if np.array_equal(selected, np.arange(len(self))):
-            part._numberings, part.points = self._numberings, self.points
+        part = copy.copy(self)
+        part.annotations = dict(self.annotations)
+        if np.array_equal(selected, np.arange(len(self))):  # points are not copied
+            return part
+        rows: slice | np.ndarray
+        if np.all(np.diff(selected) == 1) and selected.size:  # a slice of rows is not copied
+            rows = slice(self.bounds[selected[0]], self.bounds[selected[-1] + 1])
         else:
-            if np.all(np.diff(selected) == 1) and selected.size:  # a slice of rows is not copied
-                rows = slice(self.bounds[selected[0]], self.bounds[selected[-1] + 1])
-            else:
-                ranges = [np.arange(self.bounds[d], self.bounds[d + 1]) for d in selected]
-                rows = np.concatenate(ranges) if ranges else np.empty(0, np.intp)
-            part.points = self.points[rows]
-            part._numberings = self._numberings
-            if part._numberings is not None:
-                part._numberings = [selected, *(numbering[selected] for numbering in part._numberings)]
-        part.order, part.weights = self.order[rows], self.weights[rows]
-        part.annotations = {key: values[rows] for key, values in self.annotations.items()}
+            ranges = [np.arange(self.bounds[d], self.bounds[d + 1]) for d in selected]
+            rows = np.concatenate([np.empty(0, np.intp), *ranges])
+        part._take_rows(rows)
+        part.names, part.uniform = [self.names[d] for d in selected], self.uniform[selected]
+        part.bounds = np.concatenate([[0], np.cumsum(self.sizes[selected])])
+        if self._numberings is not None:
+            part._numberings = [selected, *(numbering[selected] for numbering in self._numberings)]
         return part
+
+    def _take_rows(self, rows: slice | np.ndarray) -> None:
+        """Keep these rows of everything that has an entry per point."""
+        self.points, self.order, self.weights = self.points[rows], self.order[rows], self.weights[rows]
+        self.annotations = {key: values[rows] for key, values in self.annotations.items()}
 
     def __repr__(self) -> str:
         return f"Distributions({len(self)} distributions, {self.points.shape[0]} points, {self.shape[1]} features)"
@@ -306,14 +276,13 @@ class Distributions:
         Distributions
             The distributions without these points; the object itself if all points have mass.
         """
-        keep = np.flatnonzero(self.weights >= 2.0**-60)
+        keep = np.flatnonzero(self.weights >= 2.0**-60)  # masses are whole multiples of 2⁻⁶⁰ in the exact solver
         return self if keep.size == self.weights.size else self._keep_rows(keep)
 
     def subsample(self, n: int, *, random_state: RandomState = None) -> Distributions:
         """Draw at most `n` points of each distribution at random, without replacement.
 
-        The masses of the drawn points are scaled to a sum of 1 in every distribution. The draw of a distribution
-        depends on the seed, its name and its points, but not on the order of the rows or on other distributions.
+        The draw of a distribution depends on the seed, its name and its points only. Masses are scaled to a sum of 1.
 
         Parameters
         ----------
@@ -326,15 +295,6 @@ class Distributions:
         -------
         Distributions
             The same distributions with the drawn points, in their original order.
-
-        See Also
-        --------
-        equalize : The same number of points for all distributions.
-
-        Examples
-        --------
-        >>> Distributions([[0.0], [1.0], [2.0]], samples=["a", "a", "b"]).subsample(1, random_state=0).sizes.tolist()
-        [1, 1]
         """
         check_number("n", n, low=1, whole=True)
         seed, directions = resolve_seed(random_state), self._directions()
@@ -363,10 +323,9 @@ class Distributions:
         """Return a number of points that all distributions can be compared with.
 
         Empirical Wasserstein distances grow as distributions have fewer points. Distributions of different sizes are
-        therefore compared by equal numbers of points: the smallest (effective) size. A few very small distributions do
-        not determine the number for all: one distribution, or a tenth of them, may be smaller than the result if the
-        result is at most 10 and half the median size. If more were smaller, for example because one class has few
-        points, the number of points would act as a feature.
+        therefore compared by equal numbers of points: the smallest (effective) size. One distribution, or a tenth of
+        them, may be smaller than the result if the result is at most 10 and half the median size. If more were smaller,
+        for example because one class has few points, the number of points would act as a feature.
 
         Parameters
         ----------
@@ -377,16 +336,10 @@ class Distributions:
         -------
         int
             Number of points.
-
-        Examples
-        --------
-        >>> D = Distributions(np.zeros((130, 1)), np.repeat(["a", "b"], [30, 100]))
-        >>> D.common_size(), D.common_size(max_points=20)
-        (30, 20)
         """
         sizes = np.sort(np.floor(self.effective_sizes + 1e-6))
-        n_smaller = min(max(1, int(_SHARE_SMALLER * len(sizes))), len(sizes) - 1)
-        size = max(int(sizes[0]), int(min(_LEAST_COMMON, np.median(sizes) // 2, sizes[n_smaller])), 1)
+        n_smaller = min(max(1, len(sizes) // 10), len(sizes) - 1)
+        size = max(int(sizes[0]), int(min(10, np.median(sizes) // 2, sizes[n_smaller])), 1)
         return size if max_points is None else min(size, int(max_points))
 
     def equalize(self, n: int | None = None, *, random_state: RandomState = 0) -> Distributions:
@@ -394,7 +347,7 @@ class Distributions:
 
         Points of equal mass are drawn without replacement. Where masses differ, a point is drawn with a probability
         proportional to its mass (systematic sampling), and drawn points have equal masses. The draw of a distribution
-        depends only on the seed, its name and its points.
+        depends on the seed, its name and its points only.
 
         Parameters
         ----------
@@ -407,27 +360,22 @@ class Distributions:
         -------
         Distributions
             The same distributions with the drawn points, in an order that does not depend on the order of the rows.
-
-        Examples
-        --------
-        >>> D = Distributions(np.arange(130.0)[:, None], np.repeat(["a", "b"], [30, 100]))
-        >>> D.equalize().sizes.tolist()
-        [30, 30]
         """
         n = self.common_size() if n is None else n
         check_number("n", n, low=1, whole=True)
         seed, directions = resolve_seed(random_state), self._directions()
-        drawn, masses, uniform = [], [], []
+        drawn, masses, uniform, effective_sizes = [], [], [], self.effective_sizes
         for d in range(len(self)):
             rows = self._canonical_rows(d, directions)
+            random = keyed_generator(seed, self.names[d])
             if self.uniform[d]:
                 if rows.size > n:
-                    rows = rows[np.sort(keyed_generator(seed, self.names[d]).permutation(rows.size)[:n])]
+                    rows = rows[np.sort(random.permutation(rows.size)[:n])]
                 mass = np.full(rows.size, 1.0 / rows.size)
-            elif self.effective_sizes[d] <= n:
+            elif effective_sizes[d] <= n:
                 mass = self.weights[rows]
             else:
-                random = keyed_generator(seed, self.names[d])
+                # Systematic sampling: `n` equidistant levels on the cumulated masses of the points in random order.
                 shuffled = random.permutation(rows.size)
                 levels = (random.random() + np.arange(n)) / n
                 ends = np.cumsum(self.weights[rows[shuffled]])
@@ -454,9 +402,8 @@ class Distributions:
         """Return the same distributions with these rows of `points` only, at least one of each."""
         part = self[:]
         owner = np.repeat(np.arange(len(self)), self.sizes)[rows]
-        part.points, part.order, part.weights = self.points[rows], self.order[rows], self.weights[rows]
+        part._take_rows(rows)
         part.bounds = np.searchsorted(owner, np.arange(len(self) + 1))
-        part.annotations = {key: values[rows] for key, values in self.annotations.items()}
         return part
 
     def means(self) -> np.ndarray:
@@ -468,17 +415,9 @@ class Distributions:
             A row for each distribution.
         """
         means = np.empty(self.shape)
-        if not sparse.issparse(self.points):
-            for d, (low, high) in enumerate(pairwise(self.bounds)):
-                np.einsum("p,pf->f", self.weights[low:high], self.points[low:high], out=means[d])
-            return means
-        # In blocks of distributions, because a product copies its points in double precision.
-        cuts = np.flatnonzero(np.diff(self.bounds[:-1] // _BLOCK)) + 1
-        for low, high in pairwise([0, *cuts.tolist(), len(self)]):
-            start, stop = self.bounds[low], self.bounds[high]
-            weights = self.weights[start:stop], np.arange(stop - start), self.bounds[low : high + 1] - start
-            product = sparse.csr_matrix(weights, (high - low, stop - start)) @ self.points[start:stop]
-            means[low:high] = product.toarray()
+        for d, (low, high) in enumerate(pairwise(self.bounds)):
+            weights, points = self.weights[low:high], self.points[low:high]
+            means[d] = weights @ points if sparse.issparse(points) else np.einsum("p,pf->f", weights, points)
         return means
 
     def moments(self, *, weighted: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -496,12 +435,6 @@ class Distributions:
             Mean of each feature.
         variances : array of shape (n_features,)
             Variance of each feature; exactly 0 for a constant feature.
-
-        Examples
-        --------
-        >>> means, variances = Distributions([[0.0], [2.0], [4.0]], samples=["a", "a", "b"]).moments()
-        >>> means.tolist(), variances.round(3).tolist()
-        ([2.0], [2.667])
         """
         weights = None if not weighted or self.uniform.all() else self.weights * np.repeat(self.sizes, self.sizes)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -574,14 +507,7 @@ class Distributions:
 
 
 def resolve_n_points(n_points: int | str | None, D: Distributions) -> int | None:
-    """Return the number of points per distribution for a value of the parameter `n_points`.
-
-    "equal" is `common_size()` of the distributions without points of zero mass, None all points.
-
-    >>> D = Distributions(np.zeros((130, 1)), np.repeat(["a", "b"], [30, 100]))
-    >>> resolve_n_points("equal", D), resolve_n_points(20, D), resolve_n_points(None, D)
-    (30, 20, None)
-    """
+    """Return the number of points per distribution for "equal" (`common_size`), a number, or None (all points)."""
     if n_points is None:
         return None
     if isinstance(n_points, str):
@@ -598,11 +524,6 @@ def with_equal_points(
     """Return the distributions with `n` points each, drawn by `Distributions.equalize`; None: all points.
 
     If all distributions have `n` points, the object itself is returned. A SmallSampleWarning names smaller ones.
-
-    >>> D = Distributions(np.arange(130.0)[:, None], np.repeat(["a", "b"], [30, 100]))
-    >>> drawn = with_equal_points(D, 20)
-    >>> drawn.sizes.tolist(), with_equal_points(drawn, 20) is drawn
-    ([20, 20], True)
     """
     if n is None:
         return D

@@ -26,8 +26,7 @@ CELL = "cell"
 class Modalities:
     """The same distributions (samples) in several modalities, each with its own features and points.
 
-    If modalities are measured on the same cells, the annotation "cell" of the points names the cells, and `joint`
-    combines the features of all modalities.
+    If modalities are measured on the same cells, the annotation "cell" of the points names the cells.
 
     Parameters
     ----------
@@ -151,8 +150,7 @@ class Modalities:
     def joint(self) -> Distributions:
         """Combine the features of all modalities ("rna:CD8A", "protein:CD8") for cells that all modalities have.
 
-        Transport between joint distributions moves a cell with all its features, and thus depends on combinations of
-        features across modalities.
+        Transport between joint distributions depends on combinations of features across modalities.
 
         Returns
         -------
@@ -177,8 +175,7 @@ class Modalities:
     def joint_metric(self, metrics: Mapping[str, GroundMetric | str], weights: Mapping[str, float]) -> GroundMetric:
         """Return a metric between cells whose squared distance is a weighted sum over modalities.
 
-        Distances of a modality are divided by the spread of its points under its metric: with equal weights, all
-        modalities contribute equally to the squared distance of two cells.
+        Distances of a modality are divided by the spread of its points under its metric.
 
         Parameters
         ----------
@@ -191,17 +188,6 @@ class Modalities:
         -------
         GroundMetric
             A metric for the points of `joint`.
-
-        Examples
-        --------
-        >>> import groundmetric as gm
-        >>> cells = {"cell": ["c1", "c2"]}
-        >>> rna = gm.Distributions([[0.0], [2.0]], ["ann", "bob"], annotations=cells)
-        >>> protein = gm.Distributions([[30.0], [10.0]], ["ann", "bob"], annotations=cells)
-        >>> both = gm.Modalities({"rna": rna, "protein": protein})
-        >>> metric = both.joint_metric({"rna": "euclidean", "protein": "euclidean"}, {"rna": 0.9, "protein": 0.1})
-        >>> metric.components.round(3).tolist()
-        [[0.949, 0.0], [0.0, 0.032]]
         """
         if set(weights) != set(self.parts):
             raise ParameterError("weights", dict(weights), f": expected a weight for each of {list(self.parts)}")
@@ -212,13 +198,17 @@ class Modalities:
             raise ParameterError("weights", dict(weights), ": expected one above 0")
         blocks = []
         for modality, D in self.parts.items():
-            if modality not in metrics:
-                raise ParameterError(
-                    "metrics", list(metrics), f", which lacks {modality!r}: give one for each modality"
-                )
-            components = _components(metrics[modality], D, modality)
-            spread = float(np.sqrt(GroundMetric(components).project(D).var(axis=0).sum())) or 1.0
-            blocks.append(np.sqrt(weights[modality] / total) / spread * components)
+            metric = metrics.get(modality)
+            if metric is None:
+                problem = f", which lacks {modality!r}: give one for each modality"
+                raise ParameterError("metrics", list(metrics), problem)
+            metric = GroundMetric.euclidean(D.shape[1]) if isinstance(metric, str) and metric == "euclidean" else metric
+            if not isinstance(metric, GroundMetric) or metric.cost is not Cost.EUCLIDEAN:
+                problem = f" for {modality!r}: expected a GroundMetric of Euclidean cost, or 'euclidean'"
+                raise ParameterError("metrics", metric, problem)
+            metric.check_fit(D)
+            spread = float(np.sqrt(metric.project(D).var(axis=0).sum())) or 1.0
+            blocks.append(np.sqrt(weights[modality] / total) / spread * metric.components)
         stacked = block_diag(*blocks)
         variances = np.concatenate([D.moments(weighted=False)[1] for D in self.parts.values()])
         return GroundMetric(stacked[np.any(stacked, axis=1)], self._joint_features(), variances=variances)
@@ -246,9 +236,8 @@ class Modalities:
                 low, high = D.bounds[d], D.bounds[d + 1]
                 row_of_cell.append(dict(zip(D.annotations[CELL][low:high].tolist(), range(low, high), strict=True)))
                 if len(row_of_cell[-1]) < high - low:
-                    raise ValueError(
-                        f"modality {modality!r} has cells of the same name in sample {name!r}: make them unique"
-                    )
+                    problem = f"has cells of the same name in sample {name!r}: make them unique"
+                    raise ValueError(f"modality {modality!r} {problem}")
             shared = [cell for cell in row_of_cell[0] if all(cell in cells for cells in row_of_cell[1:])]
             if not shared:
                 raise ValueError(
@@ -272,14 +261,3 @@ def _in_order(D: Distributions, names: list[Hashable], modality: str, first: str
             "every sample needs all modalities: drop it, or give only modalities that have it"
         )
     return D if D.names == names else D[[position[name] for name in names]]
-
-
-def _components(metric: Any, D: Distributions, modality: str) -> np.ndarray:
-    if isinstance(metric, str) and metric == "euclidean":
-        return np.eye(D.shape[1])
-    if not isinstance(metric, GroundMetric) or metric.cost is not Cost.EUCLIDEAN:
-        raise ParameterError(
-            "metrics", metric, f" for {modality!r}: expected a GroundMetric of Euclidean cost, or 'euclidean'"
-        )
-    metric.check_fit(D)
-    return metric.components

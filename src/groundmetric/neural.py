@@ -1,7 +1,4 @@
-"""Networks as ground metrics, trained through exact transport plans. Needs torch: the extra `neural`.
-
-A module embeds points, or measures distances between them. It takes and returns arrays, and its metrics have files.
-"""
+"""Networks as ground metrics, trained through exact transport plans. Needs torch: the extra `neural`."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from ._internal.parallel import Threads
 from ._internal.validation import check_features, need
 from .distributions import Distributions
 from .estimators.learner import GroundMetricLearner
@@ -24,7 +20,6 @@ from .metrics.base import Cost, GroundMetric
 from .metrics.forms import read_parts, write_parts
 from .transport import solve
 from .transport.pairs import pair_transport
-from .transport.plan import Plan
 from .transport.problem import Masses, no_answers
 
 need("torch", "networks as metrics", "neural")
@@ -45,16 +40,9 @@ class StandardisedModule:
             raise TypeError(f"module is {module!r}: expected a torch.nn.Module (an object, not a class)")
         self.module = copy.deepcopy(module)
         self.centre, self.scale = np.asarray(centre, np.float64), np.asarray(scale, np.float64)
-        self._learned = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        self.learned = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         first = next(self.module.parameters(), torch.empty(0))
         self._options: dict[str, Any] = {"dtype": first.dtype, "device": first.device}
-
-    @property
-    def learned(self) -> list[torch.nn.Parameter]:
-        """The parameters that are learned."""
-        if not self._learned:
-            raise ValueError("module has no parameters that could be learned")
-        return self._learned
 
     def tensor(self, values: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(values, **self._options)
@@ -67,31 +55,26 @@ class StandardisedModule:
     @property
     def parameters(self) -> np.ndarray:
         """All learned parameters as an array of shape (1, n_parameters)."""
-        flat = torch.nn.utils.parameters_to_vector(self.learned)
-        return flat.detach().cpu().numpy().astype(np.float64)[None]
+        return as_array(torch.nn.utils.parameters_to_vector(self.learned))[None]
 
     @parameters.setter
     def parameters(self, values: np.ndarray) -> None:
         torch.nn.utils.vector_to_parameters(self.tensor(values[0]), self.learned)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient accumulated since `forget_gradient`, of shape (1, n_parameters)."""
+        """Return the gradient accumulated since `module.zero_grad()`, of shape (1, n_parameters)."""
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.learned]
-        flat = torch.cat([part.reshape(-1) for part in parts]).cpu().numpy().astype(np.float64)[None]
+        flat = as_array(torch.cat([part.reshape(-1) for part in parts]))[None]
         if not np.isfinite(flat).all():
             raise ValueError("the gradient of the module is NaN or infinite: check its layers, or lower learning_rate")
         return flat
-
-    def forget_gradient(self) -> None:
-        self.module.zero_grad(set_to_none=True)
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
         """Return the module's embedding of points; raise unless it is a row of finite numbers per point."""
         z = self.module(x)
         if not isinstance(z, torch.Tensor) or z.ndim != 2 or z.shape[0] != x.shape[0]:
-            raise ValueError(
-                f"module made {_shown(z)} of {x.shape[0]} points: expected two dimensions, (n_points, n_components)"
-            )
+            expected = "two dimensions, (n_points, n_components)"
+            raise ValueError(f"module made {_shown(z)} of {x.shape[0]} points: expected {expected}")
         return _finite(z)
 
     def measure(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -120,16 +103,42 @@ def _finite(output: torch.Tensor) -> torch.Tensor:
     return output
 
 
-class NeuralMetric(GroundMetric):
+class _NetworkMetric:
+    """What metrics of an embedding and of a module of distances have in common."""
+
+    kind: str
+    cost = Cost.EUCLIDEAN
+
+    def __init__(self, module: Any, centre: Any, scale: Any, features: Sequence[str] | None = None) -> None:
+        self._network = StandardisedModule(module, centre, scale)
+        self.module = self._network.module.eval()
+        self.n_features = self._network.centre.size
+        self.features = check_features(features, self.n_features)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the parameters of the network to a file, which `groundmetric.neural.load` reads, without pickle."""
+        state = {f"state.{name}": value.detach().cpu().numpy() for name, value in self.module.state_dict().items()}
+        arrays = {"centre": self._network.centre, "scale": self._network.scale, **state}
+        description = {"kind": self.kind, "features": self.features, "cost": self.cost.name.lower()}
+        write_parts(description, arrays, path)
+
+
+class NeuralMetric(_NetworkMetric, GroundMetric):
     """Metric d(x, y) = |f(x) - f(y)| with a torch module f.
 
     Parameters
     ----------
-    module : torch.nn.Module that maps (n, n_features) to (n, n_components); a copy is kept
-    centre, scale : arrays (n_features,): points are standardised by these first
-    features : sequence of str, optional
-    cost : {"euclidean", "manhattan", "squared"}
+    module : torch.nn.Module
+        Maps points (n, n_features) to (n, n_components); a copy is kept.
+    centre, scale : array of shape (n_features,)
+        Mean and standard deviation by which points are standardised first.
+    features : sequence of str or None, default=None
+        Names of the features.
+    cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
+        Cost of a step between embedded points, as in GroundMetric.
     """
+
+    kind = "neural embedding"
 
     def __init__(
         self,
@@ -140,31 +149,16 @@ class NeuralMetric(GroundMetric):
         *,
         cost: Cost | str = Cost.EUCLIDEAN,
     ) -> None:
-        self._network = StandardisedModule(module, centre, scale)
-        self._network.module.eval()
+        super().__init__(module, centre, scale, features)
         self.variances, self.cost = None, Cost.named(cost)
-        self.features = check_features(features, self.n_features)
         with torch.no_grad():
-            self._n_components = self._network.embed(self._network.inputs(self._network.centre[None])).shape[1]
-
-    @property
-    def module(self) -> torch.nn.Module:
-        return self._network.module
+            self.n_components = self._network.embed(self._network.inputs(self._network.centre[None])).shape[1]
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError("a network metric has no components, unlike a Mahalanobis distance: see `metric.module`")
 
-    @property
-    def n_features(self) -> int:
-        return self._network.centre.size
-
-    @property
-    def n_components(self) -> int:
-        return self._n_components
-
     def project(self, points: Any) -> np.ndarray:
-        """Return the network's embedding of points, of shape (n_points, n_components)."""
         points = self._check_points(points)
         z = np.empty((points.shape[0], self.n_components))
         with torch.no_grad():
@@ -172,55 +166,33 @@ class NeuralMetric(GroundMetric):
                 z[low : low + BLOCK] = as_array(self._network.embed(self._network.inputs(points[low : low + BLOCK])))
         return z
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the parameters of the network to one file, without pickle; `groundmetric.neural.load` reads it."""
-        _save(self, "neural embedding", self._network, self.features, path)
 
-
-class NeuralDistance:
+class NeuralDistance(_NetworkMetric):
     """Distance d(x, y) computed by a torch module, for `pairwise_distances` and the classifier.
 
     Parameters
     ----------
-    module : torch.nn.Module that maps two tensors (n, n_features) to n distances; a copy is kept
-    centre, scale : arrays (n_features,): points are standardised by these first
-    features : sequence of str, optional
+    module : torch.nn.Module
+        Maps two tensors (n, n_features) to n distances; a copy is kept.
+    centre, scale : array of shape (n_features,)
+        Mean and standard deviation by which points are standardised first.
+    features : sequence of str or None, default=None
+        Names of the features.
     """
 
-    cost = Cost.EUCLIDEAN  # unused, but part of the description in files
-
-    def __init__(self, module: Any, centre: Any, scale: Any, features: Sequence[str] | None = None) -> None:
-        self._network = StandardisedModule(module, centre, scale)
-        self._network.module.eval()
-        self.features = check_features(features, self._network.centre.size)
-
-    @property
-    def module(self) -> torch.nn.Module:
-        return self._network.module
-
-    @property
-    def n_features(self) -> int:
-        return self._network.centre.size
+    kind = "neural distance"
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         """Return distances between all points of `x` and of `y` (or within `x`)."""
-        x = self._points(x)
-        return distance_matrix(
-            self._network, self._network.inputs(x), self._network.inputs(x if y is None else self._points(y))
-        )
-
-    def _points(self, points: Any) -> Any:
-        points = points.points if isinstance(points, Distributions) else points
-        points = points if sparse.issparse(points) else np.asarray(points)
-        if points.ndim != 2 or points.shape[1] != self.n_features:
-            raise ValueError(
-                f"points have shape {points.shape}, but the metric was made for {self.n_features} features"
-            )
-        return points
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the parameters of the network to one file, without pickle; `groundmetric.neural.load` reads it."""
-        _save(self, "neural distance", self._network, self.features, path)
+        inputs = []
+        for points in (x, x if y is None else y):
+            array: Any = points.points if isinstance(points, Distributions) else points
+            array = array if sparse.issparse(array) else np.asarray(array)
+            if array.ndim != 2 or array.shape[1] != self.n_features:
+                problem = f"but the metric was made for {self.n_features} features"
+                raise ValueError(f"points have shape {array.shape}, {problem}")
+            inputs.append(self._network.inputs(array))
+        return distance_matrix(self._network, *inputs)
 
     def __repr__(self) -> str:
         return f"NeuralDistance({self.n_features} features)"
@@ -239,33 +211,33 @@ def distance_matrix(network: StandardisedModule, x: torch.Tensor, y: torch.Tenso
     return out.reshape(n, m)
 
 
-def _save(metric: Any, kind: str, network: StandardisedModule, features: Any, path: str | os.PathLike[str]) -> None:
-    state = {f"state.{name}": value.detach().cpu().numpy() for name, value in network.module.state_dict().items()}
-    arrays = {"centre": network.centre, "scale": network.scale, **state}
-    cost = metric.cost.name.lower()
-    write_parts({"kind": kind, "features": features, "cost": cost}, arrays, path)
+def load(path: str | os.PathLike[str], module: Any) -> NeuralMetric | NeuralDistance:
+    """Load a network metric.
 
-
-def load(path: str | os.PathLike[str], module: Any) -> Any:
-    """Load a network metric; files hold parameters only, so `module` must have the architecture of the saved module.
+    Parameters
+    ----------
+    path : path-like
+        File that `save` wrote. It has parameters only.
+    module : torch.nn.Module
+        Module with the architecture of the saved one; a copy gets the parameters.
 
     Returns
     -------
-    NeuralMetric or NeuralDistance with a copy of `module`
+    NeuralMetric or NeuralDistance
+        The metric.
     """
     description, arrays = read_parts(path)
-    if description["kind"] not in ("neural embedding", "neural distance"):
+    if description["kind"] not in (NeuralMetric.kind, NeuralDistance.kind):
         raise ValueError(f"{os.fspath(path)!r} is not the file of a network: read it with `GroundMetric.load`")
-    network = StandardisedModule(module, arrays["centre"], arrays["scale"])
+    arguments = (module, arrays["centre"], arrays["scale"], description["features"])
+    is_embedding = description["kind"] == NeuralMetric.kind
+    metric = NeuralMetric(*arguments, cost=description["cost"]) if is_embedding else NeuralDistance(*arguments)
     state = {name[6:]: torch.as_tensor(value) for name, value in arrays.items() if name.startswith("state.")}
     try:
-        network.module.load_state_dict(state)
+        metric.module.load_state_dict(state)
     except RuntimeError as error:
         raise ValueError(f"module is not built like the one that was saved: {error}") from None
-    arguments = (network.module, network.centre, network.scale, description["features"])
-    if description["kind"] == "neural distance":
-        return NeuralDistance(*arguments)
-    return NeuralMetric(*arguments, cost=description["cost"])
+    return metric
 
 
 class ModuleEmbedding:
@@ -291,7 +263,7 @@ class ModuleEmbedding:
             yield d, z[end - self._D.sizes[d] : end]
 
     def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
-        self._network.forget_gradient()
+        self._network.module.zero_grad(set_to_none=True)
         self._z.backward(self._network.tensor(pull[self._rows]))
         return self._network.gradient()
 
@@ -299,9 +271,7 @@ class ModuleEmbedding:
 class TorchOptimiser:
     """A torch optimiser with external gradients; its rates are scaled by the decay of `learning_rate`."""
 
-    def __init__(
-        self, network: StandardisedModule, make: Callable[[Any], torch.optim.Optimizer], learning_rate: float
-    ) -> None:
+    def __init__(self, network: StandardisedModule, make: Any, learning_rate: float) -> None:
         self._network, self._inner = network, make(network.learned)
         self._rates = [group["lr"] for group in self._inner.param_groups]
         self.learning_rate = self._first = learning_rate
@@ -311,8 +281,7 @@ class TorchOptimiser:
         network.parameters = W
         for group, rate in zip(self._inner.param_groups, self._rates, strict=True):
             group["lr"] = rate * self.learning_rate / self._first
-        flat = network.tensor(gradient[0])
-        parts = torch.split(flat, [parameter.numel() for parameter in network.learned])
+        parts = torch.split(network.tensor(gradient[0]), [parameter.numel() for parameter in network.learned])
         for parameter, part in zip(network.learned, parts, strict=True):
             parameter.grad = part.view_as(parameter).clone()
         self._inner.step()
@@ -322,18 +291,13 @@ class TorchOptimiser:
 class EmbeddingModel:
     """Model of a module f with d(x, y) = |f(x) - f(y)|."""
 
-    def __init__(
-        self,
-        network: StandardisedModule,
-        optimiser: Callable[[Any], torch.optim.Optimizer] | None,
-        cost: Cost = Cost.EUCLIDEAN,
-    ) -> None:
-        self.network, self.cost = network, cost
-        self._make = optimiser
+    def __init__(self, network: StandardisedModule, optimiser: Any, cost: Cost = Cost.EUCLIDEAN) -> None:
+        if not network.learned:
+            raise ValueError("module has no parameters that could be learned")
+        self.network, self.cost, self._make = network, cost, optimiser
         self._first = copy.deepcopy(network.module.state_dict())
 
     def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
-        """Reset the module to its initial state."""
         self.network.module.load_state_dict(self._first)
         return self.network.parameters
 
@@ -367,10 +331,9 @@ class EmbeddingModel:
 
 
 class MeasuredPairs:
-    """Pairs with costs computed by a module.
+    """Pairs with costs computed by a module, without gradients. The only bound is 0.
 
-    Costs are computed without gradients. An optimal plan is held fixed in the derivative (Danskin's theorem), so the
-    gradient needs only its at most n + m - 1 arcs. Solves are warm-started from the last basis. The only bound is 0.
+    An optimal plan is held fixed in the derivative (Danskin's theorem): the gradient needs only its n + m - 1 arcs.
     """
 
     def __init__(
@@ -380,16 +343,20 @@ class MeasuredPairs:
         first: np.ndarray,
         second: np.ndarray,
         *,
-        threads: Threads,
-        memory: float = 0.0,
         max_pivots: int | None = None,
+        **unused: Any,
     ) -> None:
         self._D, self._network, self._max_pivots = D, network, max_pivots
         self.first, self.second = first, second
         self._inputs = network.inputs(D.points)
-        self._plans: list[Plan | None] = [None] * first.size
+        self._plans: list[Any] = [None] * first.size
         self.answers = no_answers(first.size)
-        self._check_symmetry()
+        # The distances between about 8 points show whether the module is symmetric.
+        network.module.eval()
+        subset = self._inputs[:: max(1, len(self._inputs) // 8)]
+        matrix = distance_matrix(network, subset, subset)
+        if np.abs(matrix - matrix.T).max() > 1e-4 * np.abs(matrix).max():
+            raise ValueError("module(x, y) differs from module(y, x): a distance must be symmetric; average the two")
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
         """Set the parameters. Dropout stays off, because costs and gradient must belong to the same function."""
@@ -403,45 +370,29 @@ class MeasuredPairs:
         return np.zeros(selected.size)
 
     def solve(self, selected: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
+        answers, bounds = self.answers, self._D.bounds
         for p in selected:
             last = self._plans[p]
-            x, y = (self._rows(side[p]) for side in (self.first, self.second))
+            x, y = (slice(bounds[side[p]], bounds[side[p] + 1]) for side in (self.first, self.second))
             cost = distance_matrix(self._network, self._inputs[x], self._inputs[y])
             start = None if last is None else last.basis
             plan = solve(cost, self._D.weights[x], self._D.weights[y], start=start, max_pivots=self._max_pivots)
             self._plans[p] = plan
-            self.answers.value[p], self.answers.pivots[p], self.answers.optimal[p] = (
-                plan.value,
-                plan.pivots,
-                plan.optimal,
-            )
-        return self.answers.value[selected]
+            answers.value[p], answers.pivots[p], answers.optimal[p] = plan.value, plan.pivots, plan.optimal
+        return answers.value[selected]
 
     def gradient(self, selected: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
-        self._network.forget_gradient()
+        self._network.module.zero_grad(set_to_none=True)
         if selected.size:
-            x, y, weight = (np.concatenate(part) for part in zip(*map(self._arcs, selected, coefficient), strict=True))
-            measured = self._network.measure(self._inputs[x], self._inputs[y])
-            torch.sum(measured * self._network.tensor(weight)).backward()
+            bounds, rows, cols, weights = self._D.bounds, [], [], []
+            for p, factor in zip(selected, coefficient, strict=True):
+                plan = self._plans[p]
+                rows.append(bounds[self.first[p]] + plan.rows)
+                cols.append(bounds[self.second[p]] + plan.cols)
+                weights.append(factor * plan.mass)
+            measured = self._network.measure(self._inputs[np.concatenate(rows)], self._inputs[np.concatenate(cols)])
+            torch.sum(measured * self._network.tensor(np.concatenate(weights))).backward()
         return self._network.gradient()
-
-    def _arcs(self, p: int, coefficient: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return source rows, target rows and coefficients of the arcs of a pair's plan."""
-        plan = self._plans[p]
-        assert plan is not None
-        start, end = self._D.bounds[self.first[p]], self._D.bounds[self.second[p]]
-        return start + plan.rows, end + plan.cols, coefficient * plan.mass
-
-    def _rows(self, d: int) -> slice:
-        return slice(self._D.bounds[d], self._D.bounds[d + 1])
-
-    def _check_symmetry(self) -> None:
-        """Raise unless the distances between about 8 points are symmetric."""
-        subset = self._inputs[:: max(1, len(self._inputs) // 8)]
-        self._network.module.eval()
-        matrix = distance_matrix(self._network, subset, subset)
-        if np.abs(matrix - matrix.T).max() > 1e-4 * np.abs(matrix).max():
-            raise ValueError("module(x, y) differs from module(y, x): a distance must be symmetric; average the two")
 
 
 class DistanceModel(EmbeddingModel):
@@ -458,15 +409,8 @@ class DistanceModel(EmbeddingModel):
         return NeuralDistance(self.network.module, self.network.centre, self.network.scale, features)
 
 
-# Parameters of GroundMetricLearner that do not apply to modules.
-_LINEAR_ONLY = ("n_components", "init", "nuisance", "checkpoint")
-
-
 class NeuralGroundMetricLearner(GroundMetricLearner):
     """Learn a network as the ground metric: `GroundMetricLearner` with a torch module instead of W.
-
-    The module embeds standardised points, transport between embedded points is solved exactly, and the gradient with
-    respect to embedded points is propagated through the module: one forward and one backward pass per step.
 
     Parameters
     ----------
@@ -474,19 +418,25 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         Maps points (n, n_features) to embedded points (n, n_components): d(x, y) = |f(x) - f(y)|. With
         ``pairwise=True`` it maps two tensors (n, n_features) to n symmetric distances d(x, y) of at least 0. The
         learner trains a copy.
-    pairwise : bool
-    optimiser : callable or None
+    pairwise : bool, default=False
+        Whether the module returns distances.
+    optimiser : callable or None, default=None
         Makes a torch optimiser from parameters, e.g. ``lambda p: torch.optim.SGD(p, lr=0.1)``. None: Adam with
         `learning_rate`. The rate falls to 0 over `max_epochs` either way.
-    penalty : as in GroundMetricLearner, on all parameters of the module as one row; None by default
-    **options : of GroundMetricLearner, by name: margin, strength, n_neighbors, neighbors, learning_rate, max_epochs,
+    penalty : str, penalty or None, default=None
+        As in GroundMetricLearner, on all parameters of the module as one row.
+    **options : Any
+        Parameters of GroundMetricLearner by name: margin, strength, n_neighbors, neighbors, learning_rate, max_epochs,
         batch_size, cost, form (``Mapped(transformer)`` maps the points first), target, random_state, …
 
     Attributes
     ----------
-    metric_ : NeuralMetric (or NeuralDistance), which `pairwise_distances` and the classifier take
-    module_ : the learned module
-    history_, n_iter_, converged_, loss_, classes_ : as in GroundMetricLearner
+    metric_ : NeuralMetric or NeuralDistance
+        The learned metric.
+    module_ : torch.nn.Module
+        The learned module.
+    history_, n_iter_, converged_, loss_, classes_ : Any
+        As in GroundMetricLearner.
 
     Examples
     --------
@@ -510,18 +460,11 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
     @classmethod
     def _get_param_names(cls) -> list[str]:
         """Return the parameter names, which scikit-learn would otherwise read from the signature."""
-        linear = set(GroundMetricLearner._get_param_names()) - set(_LINEAR_ONLY)
-        return sorted(linear | {"module", "pairwise", "optimiser"})
+        linear_only = {"n_components", "init", "nuisance", "checkpoint"}
+        return sorted({"module", "pairwise", "optimiser", *GroundMetricLearner._get_param_names()} - linear_only)
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        samples: Any = None,
-        groups: Any = None,
-        strata: Any = None,
-        fresh: Any = None,
+        self, X: Any, y: Any, *, samples: Any = None, groups: Any = None, strata: Any = None, fresh: Any = None
     ) -> NeuralGroundMetricLearner:
         """Learn from labelled Distributions or points, as in GroundMetricLearner."""
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's generator
@@ -530,7 +473,6 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Embed points (or the points of Distributions) by the module: shape (n_points, n_components)."""
         if self.pairwise:
             raise TypeError("a module of distances does not embed points: use `metric_.distances`")
         return super().transform(X)
@@ -539,15 +481,13 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         cost = Cost.named(self.cost)
         form = resolve_form(self.form)
         if form.form != "linear":
-            raise ValueError(
-                f"form is {self.form!r}, but a module replaces W: expected Mapped(transformer) or the default"
-            )
+            expected = "expected Mapped(transformer) or the default"
+            raise ValueError(f"form is {self.form!r}, but a module replaces W: {expected}")
         if self.pairwise and form.transformer is not None:
             raise ValueError("form is mapped and pairwise=True: let the module map the points itself")
         if self.pairwise and cost is not Cost.EUCLIDEAN:
-            raise ValueError(
-                f"cost is {self.cost!r}, but with pairwise=True the module itself is the cost: leave it out"
-            )
+            problem = "but with pairwise=True the module itself is the cost: leave it out"
+            raise ValueError(f"cost is {self.cost!r}, {problem}")
         kind = DistanceModel if self.pairwise else EmbeddingModel
         return kind(StandardisedModule(self.module, centre, scale), self.optimiser, cost)
 

@@ -25,13 +25,13 @@ DISTANCES = {
     "pca": baselines.PointTransport(make_pipeline(StandardScaler(), PCA(2))),
     "lda": baselines.PointTransport(LinearDiscriminantAnalysis()),
     "composition": baselines.Composition(4),
-    **{name: baselines.Summary(name, n_types=4) for name in ("mean", "moments", "type_means")},
-    "clr": baselines.Summary("composition", n_types=4),
+    **{name: baselines.Summary(name) for name in ("mean", "moments", "type_means")},
+    "clr": baselines.Summary("composition"),
     "embedding": baselines.Summary("embedding"),
 }
 PREDICTORS = {
     **{
-        f"model of {name}": baselines.SummaryModel(name, n_types=4)
+        f"model of {name}": baselines.SummaryModel(name)
         for name in ("mean", "moments", "type_means", "composition", "embedding")
     },
     "neighbours": baselines.SummaryModel("mean", KNeighborsClassifier(3)),
@@ -181,16 +181,24 @@ def test_impossible_parameters_are_named(method, parameter):
     assert raised.value.parameter == parameter
 
 
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        (baselines.Composition(0), "n_types"),
-        (baselines.PointTransport(PCA(1), max_points=1), "max_points"),
-    ],
-)
-def test_values_out_of_range_are_refused(method, name):
-    with pytest.raises(ValueError, match=name):
-        method.fit(D, y)
+def test_values_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="n_types"):
+        baselines.Composition(0).fit(D, y)
+
+
+def test_a_transformer_is_fitted_to_a_share_of_many_points(monkeypatch):
+    monkeypatch.setattr(baselines, "_MAX_TRANSFORMED_POINTS", 36)
+    seen = []
+
+    class Noted(PCA):
+        def fit(self, X, y=None):
+            seen.append((X, y))
+            return super().fit(X, y)
+
+    baselines.PointTransport(Noted(1)).fit(D, y)
+    points, labels = seen[0]
+    assert points.shape == (36, 4)
+    assert np.bincount(labels).tolist() == [12, 12, 12]
 
 
 def test_the_standard_baselines_have_titles_for_every_target():

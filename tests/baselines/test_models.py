@@ -9,8 +9,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 import groundmetric as gm
-from groundmetric.baselines import PointTransport, SummaryModel, TransportKernel, standard
-from groundmetric.baselines.models import STRENGTHS, _Regression, cox_coefficients
+from groundmetric.baselines import (
+    STRENGTHS,
+    PointTransport,
+    SummaryModel,
+    TransportKernel,
+    _Regression,
+    cox_coefficients,
+    standard,
+)
 from groundmetric.ensemble import Classes
 from groundmetric.estimators.preprocessing import SelectedFeatures
 from groundmetric.metrics.forms import MappedMetric

@@ -198,6 +198,6 @@ def test_a_method_that_cannot_run_is_named(cells, tmp_path, capsys, monkeypatch)
         def fit(self, D, y=None):
             raise ValueError("this cannot be")
 
-    monkeypatch.setattr("groundmetric.baselines.models.Euclidean", Broken)
+    monkeypatch.setattr("groundmetric.baselines.Euclidean", Broken)
     assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run")]) == 2
     assert "'transport-5-nn': error: ValueError: this cannot be" in capsys.readouterr().err

@@ -112,9 +112,7 @@ def test_labels_that_say_little_give_no_share_to_types_without_effect():
 
 
 def test_numbers_of_cells_are_told_apart_from_changes_of_cells():
-    D, y, _ = simulated(
-        0, programme_strength=0.0, batch_strength=0.0, model=gm.datasets.CohortModel(composition_strength=3.0)
-    )
+    D, y, _ = simulated(0, programme_strength=0.0, batch_strength=0.0, composition_strength=3.0)
     metric = GroundMetric.euclidean(D.shape[1])
     composed = annotation_relevance(metric, D, y, "cell_type", n_draws=100)
     assert composed.composition > 0.8

@@ -26,12 +26,6 @@ _APPLICATION = 0x676D6331  # "gmc1", in the header of every file of a cache
 _MAGIC, _HEADER = b"SQLite format 3\0", 100
 _JOURNAL = "-journal"
 _TIMEOUT = 60.0  # seconds to wait for another process
-_KEYS_PER_QUERY = 500  # SQLite accepts at least 999 in any version
-# Failures of the disk or of a lock rather than of the content of the file.
-_TRANSIENT = {
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY,
-}  # fmt: skip
 
 
 class CacheWarning(RuntimeWarning):
@@ -54,24 +48,22 @@ class Cache:
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the values of the keys that have an entry."""
-        keys, values, n_damaged = list(dict.fromkeys(keys)), {}, 0
+        values, n_damaged = {}, 0
         with self._reading() as database:
-            if database is None:
-                return {}
-            for start in range(0, len(keys), _KEYS_PER_QUERY):
-                part = keys[start : start + _KEYS_PER_QUERY]
-                query = f"SELECT key, value, checksum FROM entries WHERE key IN ({', '.join('?' * len(part))})"
-                for key, value, checksum in database.execute(query, part):
-                    if isinstance(value, bytes) and checksum == _checksum(key, value):
-                        values[key] = value
-                    else:
-                        n_damaged += 1
+            for key in dict.fromkeys(keys):
+                if database is None:
+                    break
+                entry = database.execute("SELECT value, checksum FROM entries WHERE key = ?", (key,)).fetchone()
+                if entry is not None and isinstance(entry[0], bytes) and entry[1] == _checksum(key, entry[0]):
+                    values[key] = entry[0]
+                else:
+                    n_damaged += entry is not None
         if n_damaged:
             self.warn_damaged(n_damaged)
         return values
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Write all entries or, if the disk is full or the file locked, none."""
+        """Write all entries or, if the disk is full or the file is locked, none."""
         if not entries or not self._can_write:
             return
         rows = [(key, value, _checksum(key, value)) for key, value in entries.items()]
@@ -126,7 +118,9 @@ class Cache:
                     database.execute(f"PRAGMA {setting}")
                 yield database
         except (sqlite3.Error, OverflowError, MemoryError) as error:
-            if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT:
+            # Other operational errors are failures of the disk or of a lock rather than of the content.
+            is_content = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_ERROR
+            if isinstance(error, sqlite3.OperationalError) and not is_content:
                 raise OSError(f"{str(self.path)!r}: {error}") from error
             raise self._damaged(str(error) or type(error).__name__) from error
 
@@ -170,11 +164,7 @@ def is_cache(path: Path) -> bool:
 
 
 def digest(*parts: Any) -> bytes:
-    """Return a 16-byte digest of arrays, bytes and text in this order.
-
-    >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(3.0))
-    (True, False)
-    """
+    """Return a 16-byte digest of arrays, bytes and text in this order."""
     state = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, np.ndarray):

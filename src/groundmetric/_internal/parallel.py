@@ -1,22 +1,20 @@
 """Parallel execution: threads of this process, tasks in other processes or on a cluster, progress bars.
 
-Compiled kernels release the GIL, so most work runs in `Threads`. Independent tasks that hold the GIL, and the pairs of
-a large distance matrix, can run in other processes: `run_tasks` sends them to the workers of a Dask client, or to the
-backend that joblib is configured for. A task returns the same bits wherever it runs. A task that fails on the workers
-is computed in this process, so an error reaches the caller only if it also occurs here.
+Compiled kernels release the GIL, so most work runs in `Threads`. Independent tasks that hold the GIL can run on the
+workers of a Dask client, or in the backend that joblib is configured for. A task returns the same bits wherever it
+runs. A task that fails on the workers is computed in this process, so an error reaches the caller only if it also
+occurs here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
 from typing import Any, TypeVar
 
 import joblib
@@ -28,14 +26,10 @@ from tqdm import tqdm as Bar
 
 from .. import __version__
 
-# Seconds to wait for the first worker of an empty cluster, and seconds between two checks.
-_NO_WORKERS, _CHECK = 5.0, 1.0
-# Tasks queued per thread of the cluster: threads never wait for a task, and memory is bounded.
-_AHEAD = 3
-# Further attempts after a task failed on a worker.
-_RETRIES = 2
-# Seconds to fetch the result of a finished task: the worker that holds it may be lost.
-_FETCH = 15.0
+_NO_WORKERS = 5.0  # seconds to wait for the first worker of an empty cluster
+_AHEAD = 3  # tasks queued per thread of the cluster: threads never wait for a task, and memory is bounded
+_RETRIES = 2  # further attempts after a task failed on a worker
+_FETCH = 15.0  # seconds to fetch the result of a finished task: the worker that holds it may be lost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,10 +55,6 @@ class Threads:
     """Pool of `n_jobs` threads (None: one, -1: one per core) whose `map` keeps the order of its items.
 
     With one thread the work runs in the caller's thread: profilers and Ctrl-C work as usual.
-
-    >>> with Threads(2) as threads:
-    ...     threads.map(abs, [-1, 2, -3])
-    [1, 2, 3]
     """
 
     def __init__(self, n_jobs: int | None = None) -> None:
@@ -87,7 +77,7 @@ class Threads:
     def __enter__(self) -> Threads:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -97,11 +87,7 @@ def _uses_threads() -> bool:
 
 
 def in_rounds(work: np.ndarray, size: float, most: int) -> list[np.ndarray]:
-    """Split the indices 0, 1, … in order into rounds of about `size` units of work and at most `most` indices.
-
-    >>> [indices.tolist() for indices in in_rounds(np.array([1e9, 1.0, 1.0]), 1e6, 512)]
-    [[0], [1, 2]]
-    """
+    """Split the indices 0, 1, … in order into rounds of about `size` units of work and at most `most` indices."""
     by_work = np.floor((np.cumsum(work) - 0.5 * work) / size)
     by_number = np.arange(work.size) // most
     cuts = np.flatnonzero((np.diff(by_work) > 0) | (np.diff(by_number) > 0)) + 1
@@ -112,9 +98,6 @@ def in_batches(work: np.ndarray, n_jobs: int, batch: float) -> list[np.ndarray]:
     """Split the indices 0, 1, … into batches of about `batch` units of work, the largest work first.
 
     Starting with the largest keeps all threads busy to the end; batches keep the overhead per item low.
-
-    >>> [indices.tolist() for indices in in_batches(np.array([1.0, 5.0, 1.0]), 2, 4.0)]
-    [[1], [0, 2]]
     """
     order = np.argsort(-work, kind="stable")
     if n_jobs == 1 or order.size == 0:
@@ -136,56 +119,16 @@ def write_line(text: str) -> None:
 
 
 class Tasks(Sequence[Any]):
-    """Tasks that `make` makes from their numbers on access: all tasks together may exceed the memory.
-
-    >>> list(Tasks(3, str))
-    ['0', '1', '2']
-    """
+    """Tasks that `make` makes from their numbers on access: all tasks together may exceed the memory."""
 
     def __init__(self, count: int, make: Callable[[int], Any]) -> None:
-        self._count, self._make = count, make
+        self._numbers, self._make = range(count), make
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._numbers)
 
     def __getitem__(self, number: Any) -> Any:
-        if not 0 <= number < self._count:
-            raise IndexError(number)  # ends an iteration
-        return self._make(number)
-
-
-_filter_lock = threading.Lock()
-_saved_filters: list[warnings.catch_warnings[None]] = []
-_muted_depth = 0
-
-
-@contextlib.contextmanager
-def muted(category: type[Warning] = UserWarning) -> Iterator[None]:
-    """Ignore warnings of a category, also in threads.
-
-    Warning filters belong to the process: two threads in `warnings.catch_warnings` restore each other's filters in the
-    wrong order. The first thread to enter this context saves the filters, and the last to leave restores them.
-
-    >>> before = list(warnings.filters)
-    >>> with muted():
-    ...     warnings.warn("ignored")
-    >>> warnings.filters == before
-    True
-    """
-    global _muted_depth
-    with _filter_lock:
-        if _muted_depth == 0:
-            _saved_filters.append(warnings.catch_warnings())
-            _saved_filters[-1].__enter__()
-        _muted_depth += 1
-        warnings.simplefilter("ignore", category)
-    try:
-        yield
-    finally:
-        with _filter_lock:
-            _muted_depth -= 1
-            if _muted_depth == 0:
-                _saved_filters.pop().__exit__(None, None, None)
+        return self._make(self._numbers[number])
 
 
 @dataclass(frozen=True)
@@ -197,17 +140,15 @@ class DaskBackend:
     def run(self, function: Callable[[Item], Result], tasks: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Yield the number and the result of every task in order of completion."""
         unfinished = set(range(len(tasks)))
-        completed = self._completed(function, tasks)
-        try:
-            for number, future in completed:
-                yield number, self._result(future, function, tasks[number])
-                unfinished.discard(number)
-        except _ClusterLostError as error:
-            _warn(f"{error}: continuing in this process")
-            for number in sorted(unfinished):
-                yield number, function(tasks[number])
-        finally:
-            completed.close()
+        with contextlib.closing(self._completed(function, tasks)) as completed:
+            try:
+                for number, future in completed:
+                    yield number, self._result(future, function, tasks[number])
+                    unfinished.discard(number)
+            except _ClusterLostError as error:
+                _warn(f"{error}: continuing in this process")
+                for number in sorted(unfinished):
+                    yield number, function(tasks[number])
 
     def _completed(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
         """Yield the number and the future of every task when it is done; finally cancel unfinished tasks."""
@@ -217,7 +158,6 @@ class DaskBackend:
 
         wait: Any = distributed.wait
         unsent, sent = iter(range(len(tasks))), dict[Any, int]()
-        n_empty_checks, check = 0, min(_CHECK, _NO_WORKERS)
         try:
             _check_versions(self.client.run(_version_query(), on_error="ignore"))
             while True:
@@ -228,15 +168,15 @@ class DaskBackend:
                         sent[self._submit(function, tasks[number])] = number
                 if not sent:
                     return
-                done = []
-                with contextlib.suppress(TimeoutError):
-                    done = list(wait(list(sent), timeout=check, return_when="FIRST_COMPLETED").done)
-                n_empty_checks = 0 if n_threads or done else n_empty_checks + 1
-                if n_empty_checks * check >= _NO_WORKERS:
+                try:
+                    done = wait(list(sent), timeout=_NO_WORKERS, return_when="FIRST_COMPLETED").done
+                except TimeoutError:
+                    if n_threads or self.client.nthreads():
+                        continue
                     raise _ClusterLostError(
                         f"the cluster has had no workers for {_NO_WORKERS:g} s (start workers, or wait for them with "
                         "client.wait_for_workers(1))"
-                    )
+                    ) from None
                 for future in done:
                     yield sent.pop(future), future
         except (_ClusterLostError, OtherVersionError):
@@ -259,10 +199,8 @@ class DaskBackend:
         try:
             version, result = future.result(timeout=_FETCH)
         except KilledWorker as error:  # the task might end this process as well
-            raise RuntimeError(
-                f"the same task ended several workers ({error}), probably for want of memory: give workers more memory "
-                "or fewer threads"
-            ) from error
+            problem = f"the same task ended several workers ({error}), probably for want of memory"
+            raise RuntimeError(f"{problem}: give workers more memory or fewer threads") from error
         except Exception as error:
             _warn_of_failure(error)
             return function(task)
@@ -312,12 +250,6 @@ def configured_backend(n_jobs: int | None = None) -> Backend | None:
 
     None if `n_jobs` is 1, if threads are configured, and on a Dask worker, because a task that waits for other tasks
     might wait forever.
-
-    >>> configured_backend() is None
-    True
-    >>> with joblib.parallel_config(backend="loky", n_jobs=2):
-    ...     configured_backend()
-    JoblibBackend(n_jobs=2)
     """
     backend, configured = get_active_backend(prefer="threads")
     if n_jobs == 1 or _uses_threads() or _on_dask_worker():
@@ -334,9 +266,6 @@ def run_tasks(
     """Run independent tasks in `n_jobs` processes or on the configured cluster; with one job, in this process.
 
     Yields the number and the result of every task in order of completion.
-
-    >>> list(run_tasks(abs, [-1, 2]))
-    [(0, 1), (1, 2)]
     """
     backend = configured_backend(n_jobs)
     if backend is None and joblib.effective_n_jobs(n_jobs) > 1 and not _on_dask_worker():
@@ -351,11 +280,7 @@ def run_in_threads(
 ) -> Iterator[tuple[int, Result]]:
     """Run independent tasks that release the GIL in `n_jobs` threads, or on the configured cluster.
 
-    Yields the number and the result of every task in order of completion. `tasks` may be a sequence that makes each
-    task on access: at most a few tasks per thread exist at a time.
-
-    >>> list(run_in_threads(abs, [-1, 2]))
-    [(0, 1), (1, 2)]
+    Yields the number and the result of every task in order of completion.
     """
     backend = configured_backend(n_jobs)
     if backend is not None and len(tasks) > 1:
@@ -363,9 +288,6 @@ def run_in_threads(
         return
     with Threads(n_jobs) as threads:
         n_threads = threads.n_jobs
-    if n_threads == 1:
-        yield from ((number, function(task)) for number, task in enumerate(tasks))
-        return
     run = joblib.delayed(lambda number: (number, function(tasks[number])))
     parallel = joblib.Parallel(n_threads, backend="threading", return_as="generator_unordered")
     yield from parallel(run(number) for number in range(len(tasks)))
@@ -385,7 +307,7 @@ def _attempt(function: Callable[[Item], Result], number: int, task: Item) -> tup
 
 
 def _version_query() -> Callable[[], str | None]:
-    """Return a function that reports a worker's version. A closure is sent as code, so the worker needs no package."""
+    """Return a closure that reports a worker's version; it is sent as code, so the worker needs no package."""
 
     def version() -> str | None:
         try:
@@ -409,14 +331,10 @@ def _check_versions(versions: dict[str, str | None]) -> None:
 
 
 def _on_dask_worker() -> bool:
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
+    if (distributed := sys.modules.get("distributed")) is not None:
+        with contextlib.suppress(ValueError):  # outside a task
+            return distributed.get_worker() is not None
+    return False
 
 
 def _warn_of_failure(error: BaseException) -> None:

@@ -26,13 +26,7 @@ _SCORES = {
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown.
-
-    >>> print(markdown(["a", "b"], [["1", "2"]]))
-    | a | b |
-    | --- | --- |
-    | 1 | 2 |
-    """
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
@@ -48,11 +42,6 @@ def write_csv(path: str | os.PathLike[str], head: Sequence[Any], rows: Iterable[
 
 
 def _cell(value: Any) -> str:
-    r"""Return a cell as text.
-
-    >>> [_cell(value) for value in ("gene", "=1+1", "-1.5", -1.5, None, float("nan"), "a, b")]
-    ['gene', "'=1+1", '-1.5', '-1.5', '', '', '"a, b"']
-    """
     if value is None or (isinstance(value, numbers.Real) and value != value):
         return ""
     text = str(value)
@@ -89,20 +78,11 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p-value as text.
-
-    >>> p_value(0.0), p_value(0.03)
-    ('< 0.001', '0.030')
-    """
     return "< 0.001" if p is not None and p < 0.001 else number(p, 3)
 
 
 def visible(text: Any) -> str:
-    """Return text with invisible characters escaped, as `repr` does: names that differ also look different.
-
-    >>> print(visible("ann\\u202ebob"))
-    ann\\u202ebob
-    """
+    """Return text with invisible characters escaped, as `repr` does: names that differ also look different."""
     text = str(text)
     if text.isascii() and text.isprintable():
         return text
@@ -131,9 +111,4 @@ def listed(names: Sequence[Any], n: int) -> str:
 
 
 def score_name(score: str) -> str:
-    """Return the name of a score in texts.
-
-    >>> score_name("roc_auc"), score_name("balanced_accuracy")
-    ('ROC AUC', 'balanced accuracy')
-    """
     return _SCORES.get(score, score.replace("_", " "))

@@ -64,21 +64,7 @@ class Splitter(Protocol):
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]: ...
 
 
-class Estimator(Protocol):
-    """An estimator as in scikit-learn."""
-
-    def fit(self, X: Any, y: Any, /) -> Any: ...
-    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
-
-
-class PointMethod(Protocol):
-    """A fitted method with distances between points."""
-
-    def point_distances(self, x: Any, y: Any = None) -> np.ndarray: ...
-
-
-class Transformer(Protocol):
-    """A transformer of scikit-learn, from points to points."""
-
-    def fit(self, X: Any, y: Any = None) -> Any: ...
-    def transform(self, X: Any) -> Any: ...
+# An estimator, a transformer of points, and a fitted method with `point_distances`; scikit-learn has no types for them.
+Estimator: TypeAlias = "Any"
+Transformer: TypeAlias = "Any"
+PointMethod: TypeAlias = "Any"

@@ -1,13 +1,12 @@
 """Validation at public entry points: arrays, numbers, labels, points, and alignment of values by name.
 
-``obs.groupby("patient")["disease"].first()`` is sorted by patient, whereas `Distributions` are in order of first
-appearance. Matched by position, patients would get the labels of other patients. Values with names (pandas, xarray, a
-dict) are therefore aligned by name:
+Labels that are matched by position to other distributions would be wrong without an error:
+``obs.groupby("patient")["disease"].first()`` is sorted by patient, `Distributions` are in order of first appearance.
+Values with names (pandas, xarray, a dict) are therefore aligned by name:
 
 - The names must be those of the distributions, in any order. Numbers match text that reads the same (101 and "101").
 - Values without names (arrays, lists) are taken by position. So are values whose index only numbers the rows: the index
-  0, 1, 2, … that pandas gives by default, also after both sides were sliced alike, as in scikit-learn's
-  cross-validation.
+  0, 1, 2, … that pandas gives by default, also after both sides were sliced alike, as in cross-validation.
 - If distributions are themselves named 0, 1, 2, … in another order, such an index is ambiguous: an error.
 """
 
@@ -23,35 +22,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .tables import listed
+
 if TYPE_CHECKING:
     from ..distributions import Distributions
-
-# Number of names in an error message.
-_SHOWN_NAMES = 3
 
 
 class ParameterError(ValueError):
     """A parameter has an invalid value.
 
-    All parts of the message are attributes: a program with other names for the parameters (the command line) can word
-    the message for its users.
-
-    Parameters
-    ----------
-    parameter : str
-        Name of the parameter.
-    value : object
-        Value of the parameter.
-    problem : str
-        Continuation of the sentence "parameter is value": ": expected …" or ", but …: …".
-    remedy : mapping or None, default=None
-        Parameters and values that would be valid.
-
-    Examples
-    --------
-    >>> error = ParameterError("label_key", "age", ", which holds numbers", {"target": "ordered"})
-    >>> str(error)
-    "label_key is 'age', which holds numbers: give target='ordered'"
+    `problem` continues the sentence "parameter is value": ": expected …" or ", but …: …". `remedy` has parameters and
+    values that would be valid. A program with other names for the parameters can word its own message.
     """
 
     def __init__(self, parameter: str, value: Any, problem: str, remedy: Mapping[str, Any] | None = None) -> None:
@@ -93,7 +74,9 @@ def check_number(
     """Raise unless a parameter is a finite number from `low` to `high` (`above`: greater than `low`)."""
     kind: type = numbers.Integral if whole else numbers.Real
     fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high  # type: ignore[operator]
-    if not fits or value == np.inf or (above and value == low):
+    if not fits or abs(value) == np.inf or (above and value == low):
+        if low == -np.inf:
+            raise ParameterError(name, value, ": expected a finite number")
         expected = f"{'a whole number' if whole else 'a number'} {'above' if above else 'of at least'} {low:g}"
         raise ParameterError(name, value, f": expected {expected}{f' and at most {high:g}' if high < np.inf else ''}")
 
@@ -107,13 +90,6 @@ def real_array(values: Any, name: str) -> np.ndarray:
     """Return a float32 array (if it was one) or a float64 array; copy only if necessary.
 
     Missing values (None, NaT, pandas' NA) become NaN. Dates become whole numbers in their unit.
-
-    >>> real_array([1, 2], "cost").dtype
-    dtype('float64')
-    >>> real_array(["high"], "cost")
-    Traceback (most recent call last):
-    ...
-    ValueError: cost must be numbers: found text, e.g. ...'high'...
     """
     refuse_mask(values, name)
     try:
@@ -135,13 +111,7 @@ def real_array(values: Any, name: str) -> np.ndarray:
 
 
 def refuse_mask(values: Any, name: str) -> None:
-    """Raise if entries of a masked array are masked: numpy would use the values under the mask.
-
-    >>> refuse_mask(np.ma.array([1.0, 1e9], mask=[False, True]), "weights")
-    Traceback (most recent call last):
-    ...
-    ValueError: weights has 1 of 2 entries masked, e.g. at (1,): give them a value (`.filled(…)`) or drop them
-    """
+    """Raise if entries of a masked array are masked: numpy would use the values under the mask."""
     if isinstance(values, list | tuple):  # an array of masked arrays would lose the masks as well
         values = next((part for part in values if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part)), None)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -153,13 +123,7 @@ def refuse_mask(values: Any, name: str) -> None:
 
 
 def refuse_groups(keywords: Mapping[str, Any], function: str) -> None:
-    """Raise for unknown keywords, with advice for `groups`, which is easily confused with `samples`.
-
-    >>> refuse_groups({"groups": ["a", "b"]}, "Distributions")
-    Traceback (most recent call last):
-    ...
-    TypeError: Distributions takes no groups (patients that a split keeps together): ...
-    """
+    """Raise for unknown keywords, with advice for `groups`, which is easily confused with `samples`."""
     if "groups" in keywords:
         raise TypeError(
             f"{function} takes no groups (patients that a split keeps together): the distribution of each row is "
@@ -221,27 +185,19 @@ class _Index(NamedTuple):
 
 
 def align_by_name(values: Any, name_index: NameIndex, parameter: str) -> Any:
-    """Return values in the order of the name index, of the same type (of a dict: a list).
-
-    >>> align_by_name({"bob": "well", "ann": "ill"}, NameIndex(["ann", "bob"]), "y")
-    ['ill', 'well']
-    >>> align_by_name({"bob": "well"}, NameIndex(["ann", "bob"]), "y")
-    Traceback (most recent call last):
-    ...
-    groundmetric._internal.validation.AlignmentError: y has names other than the 2 distributions: missing 'ann'; ...
-    """
+    """Return values in the order of the name index, of the same type (of a dict: a list)."""
     index = _index_of(values)
     if index is None:
         return values
     positions = None
     if name_index.names is not None:
         positions = _positions(index, name_index, list(name_index.names), parameter)
-    elif isinstance(values, Mapping):
-        raise AlignmentError(
-            f"{parameter} is a mapping by name, but the {name_index.items} have no names: give a list in order",
-            parameter,
-        )
     if isinstance(values, Mapping):
+        if name_index.names is None:
+            message = (
+                f"{parameter} is a mapping by name, but the {name_index.items} have no names: give a list in order"
+            )
+            raise AlignmentError(message, parameter)
         entries = list(values.values())
         return entries if positions is None else [entries[position] for position in positions]
     if positions is None:
@@ -267,9 +223,8 @@ def align_square_by_name(values: Any, name_index: NameIndex, parameter: str) -> 
 
 def square_distances(distances: Any, name_index: NameIndex) -> np.ndarray:
     """Return a validated copy, aligned by name, with zeros on the diagonal."""
-    distances = np.array(
-        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
-    )
+    aligned = align_square_by_name(distances, name_index, "distances")
+    distances = np.array(real_array(aligned, "distances"), dtype=np.float64)
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
         raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
     if not np.isfinite(distances).all():
@@ -321,15 +276,23 @@ def _positions(index: _Index, name_index: NameIndex, item_names: list[Hashable],
         value_text, item_text = ([str(name) for name in names] for names in (index.names, item_names))
         is_unique = len({*value_text}) == len(value_text) and len({*item_text}) == len(item_text)
         if not is_unique or {*value_text} != {*item_text}:
-            if _is_numbering(index, name_index, item_names):
+            # Names of the values, or of the items, that only number rows.
+            items_are_numbers = all(isinstance(x, int | np.integer) and not isinstance(x, bool) for x in item_names)
+            if name_index.numberings is None and index.is_numbers != items_are_numbers:
+                is_numbering = len(index.names) == len(item_names)
+            else:
+                numberings = [np.arange(len(item_names)), *(name_index.numberings or ())] if index.is_numbers else []
+                is_numbering = index.is_default or any(
+                    np.array_equal(np.asarray(index.names), rows) for rows in numberings
+                )
+            if is_numbering:
                 return None
             missing = [name for name in dict.fromkeys(item_names) if _key(name) not in set(value_keys)]
             unknown = [name for name in dict.fromkeys(index.names) if _key(name) not in set(item_keys)]
-            differences = [
-                f"{kind} {_shown(names)}" for kind, names in (("missing", missing), ("unknown", unknown)) if names
-            ]
+            parts = (("missing", missing), ("unknown", unknown))
+            differences = "; ".join(f"{kind} {_shown(names)}" for kind, names in parts if names)
             raise AlignmentError(
-                f"{parameter} has names other than the {len(item_names)} {name_index.items}: {'; '.join(differences)}; "
+                f"{parameter} has names other than the {len(item_names)} {name_index.items}: {differences}; "
                 f"{parameter} has {_shown(index.names)} ({len(index.names)}), the {name_index.items} are "
                 f"{_shown(item_names)} ({len(item_names)}). Give exactly these names, in any order (e.g. "
                 f"{parameter}.loc[names]), or an array without names in their order (.to_numpy())",
@@ -363,22 +326,9 @@ def _key(name: Hashable) -> Any:
     return (bool, bool(name)) if isinstance(name, bool | np.bool_) else name
 
 
-def _is_numbering(index: _Index, name_index: NameIndex, item_names: list[Hashable]) -> bool:
-    """Return whether the names of the values, or of the items, only number rows."""
-    items_are_numbers = all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in item_names)
-    if name_index.numberings is None and index.is_numbers != items_are_numbers:
-        return len(index.names) == len(item_names)
-    if not index.is_numbers:
-        return False
-    numberings = [np.arange(len(item_names)), *(name_index.numberings or ())]
-    return index.is_default or any(np.array_equal(np.asarray(index.names), rows) for rows in numberings)
-
-
 def _shown(names: Sequence[Any]) -> str:
     """Return the first names for a message."""
-    plain = [x.item() if isinstance(x, np.generic) and x.dtype.kind not in "mM" else x for x in names[:_SHOWN_NAMES]]
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(map(repr, plain)) + (f" and {more} more" if more > 0 else "")
+    return listed([repr(x.item() if isinstance(x, np.generic) and x.dtype.kind not in "mM" else x) for x in names], 3)
 
 
 def check_labels(y: Any, name_index: NameIndex) -> np.ndarray:
@@ -410,18 +360,16 @@ def label_array(y: Any, name_index: NameIndex, name: str = "y") -> np.ndarray:
 def check_classes(labels: np.ndarray, name: str = "y") -> None:
     """Raise unless labels are classes: text, whole numbers or truth values, all of one type."""
     if labels.dtype == object:
-        text = [label for label in labels if isinstance(label, str)]
-        values = [label for label in labels if not isinstance(label, str)]
-        if text and values:
-            raise ValueError(f"{name} mixes text and numbers ({text[0]!r} and {values[0]!r}): make all of them text")
-        truth = [label for label in values if isinstance(label, bool | np.bool_)]
-        if truth and len(truth) < len(values):
-            number = next(label for label in values if not isinstance(label, bool | np.bool_))
-            raise ValueError(
-                f"{name} mixes truth values and numbers ({truth[0]!r} and {number!r}): True and 1 would be one class; "
-                "make all of them text"
-            )
-        if text:
+        first: dict[str, Any] = {}
+        for label in labels:
+            is_truth = isinstance(label, bool | np.bool_)
+            first.setdefault("text" if isinstance(label, str) else "truth values" if is_truth else "numbers", label)
+        kinds = [kind for kind in ("text", "truth values", "numbers") if kind in first]
+        if len(kinds) > 1:
+            why = "True and 1 would be one class; " if kinds[0] == "truth values" else ""
+            examples = " and ".join(repr(first[kind]) for kind in kinds[:2])
+            raise ValueError(f"{name} mixes {' and '.join(kinds[:2])} ({examples}): {why}make all of them text")
+        if kinds == ["text"]:
             return
         labels = np.array(labels.tolist())  # scikit-learn expects numbers in arrays of a number type
     from sklearn.utils.multiclass import check_classification_targets  # slow to import
@@ -456,8 +404,8 @@ def check_features(features: Sequence[str] | None, n_features: int) -> list[str]
     features = [str(feature) for feature in features]
     if len(features) != n_features:
         raise ValueError(f"{len(features)} feature names for {n_features} features: one is needed per column")
-    if len(set(features)) < n_features:
-        repeated = [name for name, count in Counter(features).items() if count > 1]
+    repeated = [name for name, count in Counter(features).items() if count > 1]
+    if repeated:
         raise ValueError(
             f"feature names occur more than once ({len(repeated)}, e.g. {repeated[0]!r}): make them unique"
         )
@@ -512,11 +460,7 @@ def check_groups_per_class(labels: np.ndarray, groups: Any, least: int, why: str
 
 
 def resolve_seed(random_state: Any) -> int:
-    """Return an integer seed: `random_state` itself, or a number drawn from it (from the system if None).
-
-    >>> resolve_seed(7)
-    7
-    """
+    """Return an integer seed: `random_state` itself, or a number drawn from it (from the system if None)."""
     from sklearn.utils import check_random_state  # imported here: a transport solve does not need scikit-learn
 
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
@@ -526,11 +470,7 @@ def resolve_seed(random_state: Any) -> int:
 
 
 def keyed_generator(*key: Any) -> np.random.Generator:
-    """Return a random generator that depends on the key only.
-
-    >>> float(keyed_generator(0, "ann").random()) == float(keyed_generator(0, "ann").random())
-    True
-    """
+    """Return a random generator that depends on the key only."""
     return np.random.default_rng(int.from_bytes(_digest(key), "little"))
 
 

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .._internal import uncollected
 from . import options as shared
 
 
@@ -48,11 +47,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
     from .. import __version__
-
-    with uncollected():
-        from .._anndata.source import Source
-        from .._anndata.store import trained_from
-        from ..tl.transfer import project_samples
+    from .._anndata.source import Source
+    from .._anndata.store import trained_from
+    from ..tl.transfer import project_samples
 
     trained = trained_from(options.trained, "groundmetric")
     with Source(options.cells) as source:

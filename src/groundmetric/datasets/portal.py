@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 PORTAL = "https://cellxgene.cziscience.com/datasets"
 FILES = "https://datasets.cellxgene.cziscience.com"
 API = "https://api.cellxgene.cziscience.com/curation/v1"
+_TIMEOUT = 30.0  # seconds without an answer of the server after which an attempt fails
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -36,13 +36,7 @@ PAPER_DATASETS = {
 }
 
 
-def cellxgene(
-    dataset_id: str,
-    *,
-    folder: str | os.PathLike[str] | None = None,
-    backed: bool = False,
-    timeout: float = 30.0,
-) -> AnnData:
+def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None) -> AnnData:
     """Read a data set of the CELLxGENE portal, which is downloaded at the first call.
 
     Parameters
@@ -51,17 +45,13 @@ def cellxgene(
         Identifier of a data set (its latest version is downloaded) or of a version; or a name of
         `PAPER_DATASETS`: "breast", "kidney" or "myocardial_infarction".
     folder : str, path or None, default=None
-        Folder of the downloaded files; None: groundmetric/cellxgene in the user's cache folder ($XDG_CACHE_HOME, or
-        ~/.cache). A file that was downloaded by hand is expected there as <identifier>.h5ad.
-    backed : bool, default=False
-        Whether `X` stays on disk. The path of the file is then the attribute `filename` of the result.
-    timeout : float, default=30.0
-        Seconds without an answer of the server after which an attempt fails; there are two attempts.
+        Folder of the downloaded files, which may contain <identifier>.h5ad already; None: groundmetric/cellxgene in the
+        user's cache folder.
 
     Returns
     -------
     AnnData
-        The data set, in memory or backed.
+        The data set.
 
     Raises
     ------
@@ -84,64 +74,44 @@ def cellxgene(
     200
     """
     need("anndata", "cellxgene")
+    need("pooch", "cellxgene")
     import anndata
+    import pooch
 
-    path = _file(dataset_id, folder, timeout)
-    return anndata.read_h5ad(path, backed="r" if backed else None)
-
-
-def _file(dataset_id: str, folder: str | os.PathLike[str] | None, timeout: float) -> Path:
-    """Return the path of the .h5ad file, which is downloaded if it is not in `folder`."""
     identifier = PAPER_DATASETS[dataset_id].dataset_id if dataset_id in PAPER_DATASETS else dataset_id
     identifier = identifier.strip().lower().removesuffix(".h5ad")
     if not _ID.fullmatch(identifier):
         expected = f"an id such as {PAPER_DATASETS['breast'].dataset_id}, or one of {sorted(PAPER_DATASETS)}"
         raise ParameterError("dataset_id", dataset_id, f": expected {expected}")
-    if folder is None:  # a relative $XDG_CACHE_HOME is to be ignored
-        base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        folder = (base if base.is_absolute() else Path.home() / ".cache") / "groundmetric" / "cellxgene"
-    path = Path(folder) / f"{identifier}.h5ad"
-    if path.exists():
-        return path
-    need("pooch", "cellxgene")
-    import pooch
-    import requests
+    path = (pooch.os_cache("groundmetric") / "cellxgene" if folder is None else Path(folder)) / f"{identifier}.h5ad"
+    if not path.exists():
+        import requests
 
-    try:
-        cache = pooch.create(
-            path.parent, FILES, registry={path.name: None}, urls={path.name: _address(identifier, timeout)},
-            retry_if_failed=1,
-        )  # fmt: skip
-        cache.fetch(path.name, downloader=partial(_download, timeout=timeout, progressbar=sys.stderr.isatty()))
-    except (requests.RequestException, ValueError, LookupError) as error:
-        raise ConnectionError(
-            f"could not download data set {dataset_id!r} of CELLxGENE: {error!r}. Look for its "
-            f"id on {PORTAL}, or download the .h5ad file there and save it as {path}"
-        ) from error
-    return path
-
-
-def _address(identifier: str, timeout: float) -> str:
-    """Return the address of the latest version of a data set; an id unknown to the list is that of a version."""
-    import requests
-
-    answer = requests.get(f"{API}/datasets/{identifier}/versions", timeout=timeout)
-    if answer.status_code == 404:
-        return f"{FILES}/{identifier}.h5ad"
-    answer.raise_for_status()
-    assets = answer.json()[0]["assets"]  # the first version is the latest
-    addresses = [asset["url"] for asset in assets if asset["filetype"].upper() == "H5AD"]
-    if not addresses or not addresses[0].startswith(("http://", "https://")):
-        raise LookupError("its latest version has no .h5ad file")
-    return str(addresses[0])
+        try:
+            answer = requests.get(f"{API}/datasets/{identifier}/versions", timeout=_TIMEOUT)
+            if answer.status_code == 404:  # the identifier of a version
+                address = f"{FILES}/{identifier}.h5ad"
+            else:
+                answer.raise_for_status()
+                assets = answer.json()[0]["assets"]  # the first version is the latest
+                address = next(asset["url"] for asset in assets if asset["filetype"].upper() == "H5AD")
+            url = {path.name: address}
+            cache = pooch.create(path.parent, FILES, registry={path.name: None}, urls=url, retry_if_failed=1)
+            cache.fetch(path.name, downloader=_download)
+        except (requests.RequestException, ValueError, LookupError, StopIteration) as error:
+            raise ConnectionError(
+                f"could not download data set {dataset_id!r} of CELLxGENE: {error!r}. Look for its "
+                f"id on {PORTAL}, or download the .h5ad file there and save it as {path}"
+            ) from error
+    return anndata.read_h5ad(path)
 
 
-def _download(url: str, path: str, pooch_: Any, **options: Any) -> None:
+def _download(url: str, path: str, pooch_: Any) -> None:
     """Download for pooch; raise if the file is not a complete HDF5 file, which pooch then discards."""
     import h5py
     import pooch
 
-    pooch.HTTPDownloader(**options)(url, path, pooch_)
+    pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT)(url, path, pooch_)
     try:
         h5py.File(path, "r").close()  # the header contains the length of the file
     except OSError as error:

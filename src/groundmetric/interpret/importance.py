@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.parallel import muted, progress_bar, run_tasks
+from .._internal.parallel import progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState
 from .._internal.validation import check_number, group_list, unit_codes
 from ..distributions import as_distributions
@@ -159,15 +160,17 @@ def stability(
         fresh = clone(learner).set_params(**parameters)
         if "random_state" in fresh.get_params():
             fresh.set_params(random_state=seed)
-        with muted(UserWarning):  # a refit has fewer different distributions than the cohort, and may warn of that
-            importance: np.ndarray = fresh.fit(D[indices], codes[indices]).metric_.importance()
+        importance: np.ndarray = fresh.fit(D[indices], codes[indices]).metric_.importance()
         return importance
 
     refits = np.empty((n_refits, D.shape[1]))
-    with progress_bar(n_refits, "refits", "fit", show=bool(verbose)) as bar:
-        for number, importance in run_tasks(refit, jobs, n_jobs):
-            refits[number] = importance
-            bar.update()
+    # A refit has fewer different distributions than the cohort, and may warn of that. The filter is set outside of the
+    # tasks, because filters belong to the process: threads would restore each other's.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        with progress_bar(n_refits, "refits", "fit", show=bool(verbose)) as bar:
+            for number, importance in run_tasks(refit, jobs, n_jobs):
+                refits[number] = importance
+                bar.update()
     return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]))
 
 

@@ -4,7 +4,3 @@ from .base import DiagonalMetric, GroundMetric
 from .forms import MappedMetric
 
 __all__ = ["DiagonalMetric", "GroundMetric", "MappedMetric"]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -25,13 +25,7 @@ class Cost(enum.IntEnum):
     """Cost of moving mass 1 over the step s.
 
     Transport with Euclidean or Manhattan costs is a metric between distributions, the Wasserstein distance W1. With
-    squared costs it is W2², the square of a metric: it violates the triangle inequality, and it grows with the square
-    of the data's scale.
-
-    Examples
-    --------
-    >>> Cost.named("manhattan")
-    <Cost.MANHATTAN: 1>
+    squared costs it is W2², which violates the triangle inequality and grows with the square of the data's scale.
     """
 
     EUCLIDEAN = 0  # |s|
@@ -40,7 +34,6 @@ class Cost(enum.IntEnum):
 
     @classmethod
     def named(cls, name: Any) -> Cost:
-        """Return the cost of a name; a Cost is returned unchanged."""
         names = [cost.name.lower() for cost in cls]
         if isinstance(name, cls):
             return name
@@ -53,22 +46,14 @@ class Cost(enum.IntEnum):
         return np.linalg.norm(steps, ord=1 if self is Cost.MANHATTAN else None, axis=1)
 
     def between(self, x: Any, y: Any) -> np.ndarray:
-        """Return the costs between the rows of x and y, shape (n, m).
-
-        >>> Cost.SQUARED.between(np.zeros((1, 2)), np.array([[3.0, 4.0]])).tolist()
-        [[25.0]]
-        """
+        """Return the costs between the rows of x and y, shape (n, m)."""
         if self is Cost.MANHATTAN:
             return manhattan(x, y)
         distances = euclidean(x, y)
         return np.square(distances, out=distances) if self is Cost.SQUARED else distances
 
     def slopes(self, steps: np.ndarray) -> np.ndarray:
-        """Return a vector for each step whose inner product with the step is its cost; 0 for a step of length 0.
-
-        >>> Cost.EUCLIDEAN.slopes(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
-        [[0.6, 0.8], [0.0, 0.0]]
-        """
+        """Return a vector for each step whose inner product with the step is its cost; 0 for a step of length 0."""
         if self is Cost.MANHATTAN:
             return np.sign(steps)
         if self is Cost.SQUARED:
@@ -101,6 +86,8 @@ class GroundMetric:
     [1.0, 0.0]
     """
 
+    n_components: int
+    n_features: int
     cost = Cost.EUCLIDEAN
 
     def __init__(
@@ -117,21 +104,28 @@ class GroundMetric:
         if not np.isfinite(components).all():
             raise ValueError("components contain NaN or infinity")
         self.components = components
-        self._describe(features, variances, cost)
+        self._describe(components.shape[0], components.shape[1], features, variances, cost)
 
-    def _describe(self, features: Sequence[str] | None, variances: Any, cost: Cost | str) -> None:
+    def _describe(
+        self,
+        n_components: int,
+        n_features: int,
+        features: Sequence[str] | None,
+        variances: Any = None,
+        cost: Cost | str = Cost.EUCLIDEAN,
+    ) -> None:
         """Validate and store attributes that all forms of metrics have."""
-        self.cost = Cost.named(cost)
-        self.features = check_features(features, self.n_features)
+        self.n_components, self.n_features, self.cost = n_components, n_features, Cost.named(cost)
+        self.features = check_features(features, n_features)
         self.variances = None if variances is None else np.array(real_array(variances, "variances"), dtype=np.float64)
         if self.variances is not None and self.variances.shape != (self.n_features,):
             raise ValueError(f"variances have shape {self.variances.shape} for {self.n_features} features")
-        if self.variances is not None and not (self.variances >= 0).all():
-            raise ValueError("variances must be numbers of at least 0")
+        if self.variances is not None and not (np.isfinite(self.variances) & (self.variances >= 0)).all():
+            raise ValueError("variances must be finite numbers of at least 0")
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
-        """Make the Euclidean metric: W is the identity, which is never stored.
+        """Make the Euclidean metric.
 
         Parameters
         ----------
@@ -146,14 +140,6 @@ class GroundMetric:
             The Euclidean distance between points.
         """
         return EuclideanMetric(n_features, features)
-
-    @property
-    def n_features(self) -> int:
-        return self.components.shape[1]
-
-    @property
-    def n_components(self) -> int:
-        return self.components.shape[0]
 
     def project(self, points: DistributionsLike) -> np.ndarray:
         """Project points to the space in which the metric is the Euclidean distance (or another `cost`).
@@ -177,9 +163,7 @@ class GroundMetric:
         return z
 
     def check_fit(self, points: DistributionsLike) -> None:
-        """Raise a ValueError unless the points have as many features as the metric, and the same names in its order.
-
-        Names are compared only where both the points and the metric have them.
+        """Raise a ValueError unless the points have the features of the metric, by name and order if both have names.
 
         Parameters
         ----------
@@ -187,9 +171,8 @@ class GroundMetric:
             Points to check.
         """
         shape: tuple[int, ...] = getattr(points, "shape", ())
-        n_features = shape[1] if len(shape) == 2 else self.n_features
-        if n_features != self.n_features:
-            raise ValueError(f"points have {n_features} features, but the metric was made for {self.n_features}")
+        if len(shape) == 2 and shape[1] != self.n_features:
+            raise ValueError(f"points have {shape[1]} features, but the metric was made for {self.n_features}")
         named = getattr(points, "features", None)
         if named is None and hasattr(points, "columns"):
             named = [str(column) for column in points.columns]
@@ -201,18 +184,17 @@ class GroundMetric:
             )
 
     def _check_points(self, points: Any) -> Any:
-        self.check_fit(points)
+        self.check_fit(points)  # compares names, which the array lacks
         if isinstance(points, Distributions):
-            return points.points  # validated by the constructor
+            return points.points
         points = points.tocsr() if sparse.issparse(points) else real_array(points, "points")
         if points.ndim != 2:
             raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
-        if points.shape[1] != self.n_features:
-            raise ValueError(f"points have {points.shape[1]} features, but the metric was made for {self.n_features}")
+        GroundMetric.check_fit(self, points)
         return points
 
     def matrix(self) -> np.ndarray:
-        """Matrix M = WᵀW of the Mahalanobis distance.
+        """Return the matrix M = WᵀW of the Mahalanobis distance.
 
         Returns
         -------
@@ -222,10 +204,9 @@ class GroundMetric:
         return self.components.T @ self.components
 
     def importance(self) -> np.ndarray:
-        """Importance of each feature: the diagonal of M times the feature's training variance, summing to 1.
+        """Importance of each feature: the diagonal of M times the feature's training variance, scaled to a sum of 1.
 
-        All variances are 1 if the metric has no `variances`. If all products are 0, every feature has the same
-        importance.
+        Variances are 1 if the metric has none. If all products are 0, every feature has the same importance.
 
         Returns
         -------
@@ -233,24 +214,23 @@ class GroundMetric:
             The importance of each feature.
         """
         variances = np.ones(self.n_features) if self.variances is None else self.variances
-        # Features of size 10⁻¹⁶⁰ have weights of size 10¹⁶⁰, whose squares overflow. Scaling by powers of 2, which is
-        # exact, brings weights and the largest product to about 1.
-        power = np.frexp(self._largest_weights())[1]
-        used = (self._largest_weights() > 0) & (variances > 0)
+        weights = self._weights()
+        largest = np.abs(weights).max(axis=0)
+        used = (largest > 0) & (variances > 0)
         if not used.any():
             return np.full(self.n_features, 1.0 / self.n_features)
+        # Features of size 10⁻¹⁶⁰ have weights of size 10¹⁶⁰, whose squares overflow. Scaling by powers of 2, which is
+        # exact, brings weights and the largest product to about 1.
+        power = np.frexp(largest)[1]
         highest = np.max((2 * power + np.frexp(variances)[1])[used])
-        importance = self._diagonal(-power) * np.ldexp(variances, np.where(used, 2 * power - highest, 0))
+        rows = np.ldexp(weights, -power)
+        diagonal = np.einsum("cf,cf->f", rows, rows)
+        importance = diagonal * np.ldexp(variances, np.where(used, 2 * power - highest, 0))
         return importance / importance.sum()
 
-    def _largest_weights(self) -> np.ndarray:
-        """Return the largest absolute weight of each feature."""
-        return np.abs(self.components).max(axis=0)
-
-    def _diagonal(self, power: np.ndarray) -> np.ndarray:
-        """Return the diagonal of M after multiplying each feature's weights by 2 to this power."""
-        rows = np.ldexp(self.components, power)
-        return np.einsum("cf,cf->f", rows, rows)
+    def _weights(self) -> np.ndarray:
+        """Return an array whose column norms are those of the components."""
+        return self.components
 
     def blend(self, other: GroundMetric, weight: float = 0.5) -> GroundMetric:
         """Weighted average of the distances of two metrics, (1 - weight) d + weight d', as in the paper.
@@ -266,16 +246,8 @@ class GroundMetric:
         -------
         GroundMetric
             The average, which lacks `components`.
-
-        Examples
-        --------
-        >>> import groundmetric as gm
-        >>> between = gm.GroundMetric([[3.0, 0.0]]).blend(gm.GroundMetric.euclidean(2), 0.5)
-        >>> between.distances([[0.0, 0.0]], [[1.0, 0.0]]).tolist()
-        [[2.0]]
         """
-        if not 0.0 <= weight <= 1.0:
-            raise ValueError(f"weight is {weight}: expected a number from 0 (this metric) to 1 (the other)")
+        check_number("weight", weight, low=0, high=1)
         if other.n_features != self.n_features:
             raise ValueError(f"the other metric has {other.n_features} features, this one {self.n_features}")
         if self.features is not None and other.features is not None and self.features != other.features:
@@ -320,9 +292,9 @@ class GroundMetric:
         return self.cost.between(x, y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the metric to one file by an atomic write, without pickle; `GroundMetric.load` reads it.
+        """Write the metric to a file, which `GroundMetric.load` reads, without pickle.
 
-        An older metric at this path is replaced; a file of another kind is an error.
+        The write is atomic. An older metric at this path is replaced; a file of another kind is an error.
 
         Parameters
         ----------
@@ -342,8 +314,8 @@ class GroundMetric:
         path : path-like
             File to read.
         feature_map : fitted scikit-learn transformer or None, default=None
-            Transformer that the metric was learned with (``form=Mapped(transformer)``), which the file does not
-            contain; a transformer that maps points differently is an error.
+            Transformer that the metric was learned with (``form=Mapped(transformer)``), which is not in the file; a
+            transformer that maps points differently is an error.
 
         Returns
         -------
@@ -364,28 +336,18 @@ class EuclideanMetric(GroundMetric):
 
     def __init__(self, n_features: int, features: Sequence[str] | None = None) -> None:
         check_number("n_features", n_features, low=1, whole=True)
-        self._n_features: int = int(n_features)
-        self.features = check_features(features, self._n_features)
-        self.variances = None
+        self._describe(int(n_features), int(n_features), features)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
-        return np.eye(self._n_features)
-
-    @property
-    def n_features(self) -> int:
-        return self._n_features
-
-    @property
-    def n_components(self) -> int:
-        return self._n_features
+        return np.eye(self.n_features)
 
     def project(self, points: Any) -> np.ndarray:
         points = self._check_points(points)
         return points.toarray() if sparse.issparse(points) else points.astype(np.float64, copy=False)
 
     def importance(self) -> np.ndarray:
-        return np.full(self._n_features, 1.0 / self._n_features)
+        return np.full(self.n_features, 1.0 / self.n_features)
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         x = self._check_points(x)
@@ -441,21 +403,13 @@ class DiagonalMetric(GroundMetric):
         self.weights = weights
         # Projections need at least one column, also if all weights are 0.
         self._used = np.flatnonzero(weights) if weights.any() else np.array([0])
-        self._describe(features, variances, cost)
+        self._describe(self._used.size, weights.size, features, variances, cost)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         rows = np.zeros((self.n_components, self.n_features))
         rows[np.arange(self.n_components), self._used] = self.weights[self._used]
         return rows
-
-    @property
-    def n_features(self) -> int:
-        return self.weights.size
-
-    @property
-    def n_components(self) -> int:
-        return self._used.size
 
     def project(self, points: Any) -> np.ndarray:
         points = self._check_points(points)[:, self._used]
@@ -465,11 +419,8 @@ class DiagonalMetric(GroundMetric):
     def matrix(self) -> np.ndarray:
         return np.diag(self.weights**2)
 
-    def _largest_weights(self) -> np.ndarray:
-        return self.weights
-
-    def _diagonal(self, power: np.ndarray) -> np.ndarray:
-        return np.ldexp(self.weights, power) ** 2
+    def _weights(self) -> np.ndarray:
+        return self.weights[None]
 
 
 class BadDistances(ValueError):
@@ -477,12 +428,7 @@ class BadDistances(ValueError):
 
 
 def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:
-    """Return ``metric.distances(x, y)``; raise unless all are finite and, up to rounding, not negative.
-
-    >>> import groundmetric as gm
-    >>> checked_distances(gm.GroundMetric([[2.0]]), np.array([[0.0]]), np.array([[3.0]])).tolist()
-    [[6.0]]
-    """
+    """Return ``metric.distances(x, y)``; raise unless all are finite and, up to rounding, not negative."""
     distances, expected = np.asarray(metric.distances(x, y), dtype=np.float64), (x.shape[0], y.shape[0])
     if distances.shape != expected:
         raise BadDistances(
@@ -514,10 +460,7 @@ def euclidean(x: Any, y: Any) -> np.ndarray:
 
     With many features the matrix product |x|² - 2xy + |y|² is tens of times faster than subtraction, but loses digits
     for points close to each other. Distances between these are computed again from differences. Subtracting the mean
-    of the points first makes such pairs rare, except for points far away from an outlier.
-
-    >>> euclidean(np.full((1, 40), 1e8), np.full((1, 40), 1e8 + 1.0)).round(6).tolist()
-    [[6.324555]]
+    of the points first makes such pairs rare.
     """
     is_sparse = sparse.issparse(x) or sparse.issparse(y)
     if not is_sparse and x.shape[1] <= _MAX_LOOP_FEATURES:

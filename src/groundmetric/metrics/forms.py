@@ -11,12 +11,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .._internal.files import Damaged, read_arrays, write_arrays
-from .._internal.validation import check_features
 from ..distributions import Distributions
 from .base import Cost, DiagonalMetric, EuclideanMetric, GroundMetric
-
-# Number of points whose images are saved, to check the map that a user supplies when the metric is loaded.
-N_PROBES = 8
 
 
 class MappedMetric(GroundMetric):
@@ -57,38 +53,14 @@ class MappedMetric(GroundMetric):
         if isinstance(inner, BlendedMetric):
             raise ValueError(f"inner is {inner!r}, an average of distances: blend two mapped metrics instead")
         self.feature_map, self.inner = feature_map, inner
-        self._n_features = int(n_features)
-        self.features = check_features(features, self._n_features)
-        self.variances, self.cost = None, inner.cost
-        self.probes = np.zeros((1, self._n_features)) if probes is None else np.asarray(probes, dtype=np.float64)
+        self._describe(inner.n_components, int(n_features), features, cost=inner.cost)
+        self.probes = np.zeros((1, self.n_features)) if probes is None else np.asarray(probes, dtype=np.float64)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
-        raise TypeError(
-            "this metric is linear in mapped features only: `metric.inner.components` are the weights of these"
-        )
-
-    @property
-    def n_features(self) -> int:
-        return self._n_features
-
-    @property
-    def n_components(self) -> int:
-        return self.inner.n_components
+        raise TypeError("this metric is linear in mapped features, whose weights are `metric.inner.components`")
 
     def project(self, points: Any) -> np.ndarray:
-        """Map points, then project them by the inner metric.
-
-        Parameters
-        ----------
-        points : array or sparse matrix of shape (n_points, n_features), data frame or Distributions
-            Points as rows.
-
-        Returns
-        -------
-        array of shape (n_points, n_components)
-            The projected points.
-        """
         return self.inner.project(image(self.feature_map, self._check_points(points)))
 
 
@@ -103,13 +75,12 @@ def fit_map(feature_map: Any, D: Distributions) -> Any:
 
 
 def map_points(feature_map: Any, D: Distributions) -> Distributions:
-    """Return the distributions with mapped points."""
     return D.with_points(image(feature_map, D.points))
 
 
 def some_points(D: Distributions) -> np.ndarray:
-    """Return evenly spaced rows of the points as probes."""
-    rows = np.linspace(0, D.points.shape[0] - 1, N_PROBES).astype(int)
+    """Return evenly spaced points as probes, whose images identify a map when the metric is loaded."""
+    rows = np.linspace(0, D.points.shape[0] - 1, 8).astype(int)
     points = D.points[rows]
     return np.asarray(points.toarray() if sparse.issparse(points) else points, dtype=np.float64)
 
@@ -133,23 +104,16 @@ class BlendedMetric(GroundMetric):
 
     def __init__(self, first: GroundMetric, second: GroundMetric, weight: float) -> None:
         self.first, self.second, self.weight = first, second, float(weight)
-        self.features = first.features or second.features
-        self.variances = second.variances if first.variances is None else first.variances
+        variances = second.variances if first.variances is None else first.variances
+        n_components, features = first.n_components + second.n_components, first.features or second.features
+        self._describe(n_components, first.n_features, features, variances)
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError("an average of distances has no components: `metric.first` and `metric.second` may have")
 
-    @property
-    def n_features(self) -> int:
-        return self.first.n_features
-
-    @property
-    def n_components(self) -> int:
-        return self.first.n_components + self.second.n_components
-
     def project(self, points: Any) -> np.ndarray:
-        """Return both weighted projections in one array; the distance is the sum of the distances in the two parts."""
+        # The distance is the sum of the distances in the two weighted projections.
         points = self._check_points(points)
         parts = (1.0 - self.weight) * self.first.project(points), self.weight * self.second.project(points)
         return np.hstack(parts)
@@ -183,14 +147,10 @@ class NamedDistance:
         return repr(self.name)
 
 
-# Files of metrics: a line of JSON with a checksum, then the arrays in numpy's .npz format; no pickle.
-#
-# A file may come from an untrusted source. Sizes are checked before unpacking, and types and ranges before a metric is
-# made; errors are ValueErrors that name the file.
-
+# Files may come from an untrusted source: `read_arrays` checks sizes before unpacking, constructors check values, and
+# all errors are ValueErrors that name the file.
 _FORMAT, _TITLE = "groundmetric.GroundMetric", "saved GroundMetric"
 _VERSION = 3  # 2: costs, diagonal and mapped metrics; 3: the checksum includes the version
-_MAX_DEPTH = 50  # blends of blends
 
 
 def write(metric: GroundMetric, path: str | os.PathLike[str]) -> None:
@@ -202,7 +162,7 @@ def read(path: str | os.PathLike[str], feature_map: Any = None) -> GroundMetric:
     description, arrays = read_parts(path)
     try:
         return _unpack(description, arrays, feature_map)
-    except (KeyError, TypeError, AttributeError, OverflowError, MemoryError, Damaged) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, Damaged) as error:
         reason = error if isinstance(error, Damaged) else f"{type(error).__name__} {error}"
         raise Damaged(f"{os.fspath(path)!r} is damaged or not a {_TITLE}: {reason}") from error
     except ValueError as error:
@@ -210,12 +170,10 @@ def read(path: str | os.PathLike[str], feature_map: Any = None) -> GroundMetric:
 
 
 def write_parts(description: dict[str, Any], arrays: dict[str, np.ndarray], path: str | os.PathLike[str]) -> None:
-    """Write a file by an atomic write, which replaces an older metric but no other kind of file."""
     write_arrays(path, _FORMAT, _VERSION, description, arrays, compress=True)
 
 
 def read_parts(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file that `write_parts` made."""
     return read_arrays(path, _FORMAT, _VERSION, oldest=1, title=_TITLE)
 
 
@@ -242,62 +200,38 @@ def _pack(metric: GroundMetric, prefix: str, arrays: dict[str, np.ndarray]) -> d
     return {"kind": "linear", **description}
 
 
-def _unpack(
-    description: Any, arrays: dict[str, np.ndarray], feature_map: Any = None, prefix: str = "", depth: int = 0
-) -> GroundMetric:
-    """Return the metric of a description; raise `Damaged` or another error if the description is invalid."""
-    if not isinstance(description, dict) or depth > _MAX_DEPTH:
-        raise Damaged("a part is not described by an object, or is nested too deeply")
+def _unpack(description: Any, arrays: dict[str, np.ndarray], feature_map: Any, prefix: str = "") -> GroundMetric:
+    """Return the metric of a description; raise if the description or an array is invalid."""
     kind, features = description["kind"], description.get("features")
     if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
         raise Damaged("features is not a list of names")
     if kind == "blend":
-        parts, weight = description["parts"], description["weight"]
-        if not isinstance(parts, list) or len(parts) != 2:
-            raise Damaged("a blend needs two metrics")
-        if isinstance(weight, bool) or not isinstance(weight, int | float):
-            raise Damaged(f"the weight of a blend is {weight!r}: expected a number")
-        first, second = (_unpack(part, arrays, feature_map, f"{prefix}{k}.", depth + 1) for k, part in enumerate(parts))
-        return first.blend(second, weight)  # checks that the metrics have the same features
+        first, second = (
+            _unpack(part, arrays, feature_map, f"{prefix}{k}.") for k, part in enumerate(description["parts"])
+        )
+        return first.blend(second, description["weight"])
     if kind == "euclidean":
-        n_features = description["n_features"]
-        if isinstance(n_features, bool) or not isinstance(n_features, int):
-            raise Damaged(f"the number of features is {n_features!r}")
-        return EuclideanMetric(n_features, features)
+        return EuclideanMetric(description["n_features"], features)
     if kind == "mapped":
-        inner = _unpack(description["inner"], arrays, None, f"{prefix}inner.", depth + 1)
-        probes, images = _matrix(arrays[f"{prefix}probes"]), _matrix(arrays[f"{prefix}images"])
-        return _mapped(feature_map, description["map"], inner, features, probes, images)
-    variances = arrays.get(f"{prefix}variances")
-    if variances is not None and (variances.dtype.kind != "f" or not np.isfinite(variances).all()):
-        raise Damaged("variances are not finite numbers")
-    options: dict[str, Any] = {"variances": variances, "cost": description.get("cost", "euclidean")}
+        if feature_map is None:
+            raise ValueError(
+                f"the metric was learned with a feature map ({description['map']}), which is not in the file: give the "
+                "fitted map, GroundMetric.load(path, feature_map=...)"
+            )
+        inner = _unpack(description["inner"], arrays, None, f"{prefix}inner.")
+        probes, images = arrays[f"{prefix}probes"], arrays[f"{prefix}images"]
+        metric = MappedMetric(feature_map, inner, probes.shape[1], features, probes=probes)
+        mapped = metric.project(probes)
+        if mapped.shape != images.shape:
+            raise Damaged(f"it has images of shape {images.shape}, but the map gives {mapped.shape}")
+        if not np.allclose(mapped, images, rtol=1e-6, atol=1e-9 * np.abs(images).max()):
+            raise ValueError("feature_map differs from the map that the metric was learned with: other images")
+        return metric
+    options: dict[str, Any] = {
+        "variances": arrays.get(f"{prefix}variances"), "cost": description.get("cost", "euclidean")
+    }  # fmt: skip
     if kind == "diagonal":
         return DiagonalMetric(arrays[f"{prefix}weights"], features, **options)
     if kind == "linear":
         return GroundMetric(arrays[f"{prefix}components"], features, **options)
     raise ValueError(f"the file holds a metric of kind {kind!r}: read it with `groundmetric.neural.load(path, module)`")
-
-
-def _mapped(
-    feature_map: Any, name: Any, inner: GroundMetric, features: Any, probes: np.ndarray, images: np.ndarray
-) -> MappedMetric:
-    """Return a mapped metric; the file has no map, but images of a few points by which the user's map is checked."""
-    if feature_map is None:
-        raise ValueError(
-            f"the metric was learned with a feature map ({name}), which is not in the file: give the fitted map, "
-            "GroundMetric.load(path, feature_map=...)"
-        )
-    metric = MappedMetric(feature_map, inner, probes.shape[1], features, probes=probes)
-    mapped = metric.project(probes)
-    if mapped.shape != images.shape:
-        raise Damaged(f"it has images of shape {images.shape}, but the map gives {mapped.shape}")
-    if not np.allclose(mapped, images, rtol=1e-6, atol=1e-9 * np.abs(images).max()):
-        raise ValueError("feature_map differs from the map that the metric was learned with: points have other images")
-    return metric
-
-
-def _matrix(values: np.ndarray) -> np.ndarray:
-    if values.ndim != 2 or values.size == 0 or values.dtype.kind != "f" or not np.isfinite(values).all():
-        raise Damaged(f"an array of shape {values.shape} is not a matrix of finite numbers")
-    return values

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,11 +41,10 @@ from .._anndata.store import (  # fmt: skip
     stored_learner,
 )
 from .._internal.cache import Cache
-from .._internal.parallel import muted
 from .._internal.tables import plain, score_name
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, number_groups
-from ..baselines.models import inner_folds
+from ..baselines import inner_folds
 from ..distributions import Distributions
 from ..ensemble import Predictor as ViewPredictor
 from ..ensemble.stacking import Numbers
@@ -322,7 +322,7 @@ class Cohort:
         rule = params["genes"] if params.get("use_rep") is None else None
         if rule == "given":
             raise ValueError("the genes were given as a list, which the run does not store")
-        with muted():  # the page has warnings of its own
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # the page has warnings of its own
             read = read_cohort(
                 run.source, run.sample_key, run.label_key, group_key=self.group_key, layer=params.get("layer"),
                 use_rep=params.get("use_rep"), genes=rule, n_cells=params.get("n_cells"), ordered=run.is_ordered,

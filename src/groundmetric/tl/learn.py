@@ -15,8 +15,8 @@ import pandas as pd
 from .._anndata.cohort import Annotations, CohortWarning, Features, check_draw, cohort_problems, constant_columns, draw
 from .._anndata.source import Source, moments, project, read, warn_of_counts
 from .._anndata.store import Stored, ensemble_entry, learner_entry, pack_predictor
-from .._internal.parallel import muted, write_line
-from .._internal.types import CellsLike, GenesLike
+from .._internal.parallel import write_line
+from .._internal.types import CellsLike, GenesLike, RandomState
 from .._internal.validation import ParameterError
 from ..distributions import Distributions, SmallSampleWarning
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
@@ -110,6 +110,7 @@ def learn(
     use_rep: str | None = None,
     genes: GenesLike | None = None,
     n_cells: int | None = 1000,
+    random_state: RandomState = 0,
     key_added: str = "groundmetric",
     **options: Any,
 ) -> ad.AnnData:
@@ -152,13 +153,14 @@ def learn(
         other features, because the variance of a marker or a measurement depends on its unit.
     n_cells : int or None, default=1000
         Number of cells drawn from each sample; smaller samples use all their cells. None: all cells.
+    random_state : int, RandomState or None, default=0
+        Seed of the draw of cells and of the learner.
     key_added : str, default="groundmetric"
         Prefix of the names of all results in `adata`.
     **options : dict
         Parameters of the method: of `GroundMetricEnsemble` (n_members, kinds, max_points, …) or `GroundMetricLearner`
         (n_components, margin, strength, …). Both have target, max_epochs, n_jobs and verbose. Also:
 
-        - random_state : seed of the draw of cells and of the learner, by default 0.
         - order : text labels from low to high, e.g. ``["mild", "moderate", "severe"]``; implies ``target="ordered"``.
         - resample : whether to draw new cells in every epoch ("ggml" only), which uses more cells of a large file
           than fit into memory. Transport problems then have no warm start, which takes longer. Selected genes,
@@ -211,14 +213,13 @@ def learn(
     >>> adata.obsm["X_groundmetric"].shape == (adata.n_obs, 2)
     True
     """
-    random_state = options.get("random_state", 0)
     check_draw(n_cells, random_state)
     if not isinstance(key_added, str) or not key_added or "/" in key_added:
         raise ParameterError("key_added", key_added, ": expected a name without '/', which files read as a path")
     order, resample = options.get("order"), bool(options.get("resample"))
     if order is not None and options.setdefault("target", "ordered") == "classes":
         raise ParameterError("order", order, ", but target is 'classes': leave one of them out")
-    learner = make_learner(method, options)
+    learner = make_learner(method, {"random_state": random_state, **options})
     if resample and n_cells is None:
         raise ParameterError("n_cells", None, ", but resample draws a subset of the cells: give a number")
     with Source(adata) as source:
@@ -263,7 +264,8 @@ def learn(
             by_sample = np.argsort(pd.Index(D.names).get_indexer(sample), kind="stable")
             return Distributions(read(features.matrix, drawn, columns)[by_sample], sample[by_sample], features=names)
 
-        with muted(SmallSampleWarning):  # a CohortWarning has named the samples
+        # A CohortWarning has named the samples.
+        with warnings.catch_warnings(action="ignore", category=SmallSampleWarning):
             learner, results = _train(learner, D, annotations, redraw if resample else None)
         metric = learner.metric_
         if points is None:  # back to the order of the rows
