@@ -65,7 +65,7 @@ def importance(
     if n < 1 or not shares.size:
         raise ValueError(f"n is {n} of {shares.size} features: at least one bar is needed")
     top = np.argsort(-shares, kind="stable")[:n]
-    with style.axes(ax, 0.5 + 0.105 * top.size) as ax:
+    with style.axes(ax, show, 0.5 + 0.105 * top.size) as ax:
         rows, tips = np.arange(top.size), 100 * shares[top]
         ax.barh(rows, tips, color=style.colour(0), height=0.7)
         if ends is not None:
@@ -85,7 +85,7 @@ def importance(
             remaining = f"the other {n_more:,}: {max(shares.sum() - shares[top].sum(), 0):.2%}"
             ax.text(1, 0, remaining, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
         ax.set_ylim(top.size - 0.5 + line, -0.5)
-    return style.finish(ax, show)
+    return ax
 
 
 def _shares(source: Any, key: str) -> tuple[np.ndarray, list[str], np.ndarray | None]:
@@ -148,7 +148,7 @@ def ellipse(
     if variances is None and style.is_anndata(metrics) and learned["learned"].variances is not None:
         variances = learned["learned"].variances[planes["learned"]]
     spread = np.sqrt((1.0, 1.0) if variances is None else variances)
-    with style.axes(ax) as ax:
+    with style.axes(ax, show) as ax:
         ax.add_patch(Ellipse((0, 0), 2, 2, fc="none", ec=style.INK, lw=0.6, alpha=0.4))
         for k, (name, metric) in enumerate(learned.items()):
             matrix = metric.matrix()[np.ix_(planes[name], planes[name])]
@@ -161,8 +161,8 @@ def ellipse(
         ax.set(xlabel=f"{style.short(names[0], 20)} ({unit})", ylabel=f"{style.short(names[1], 20)} ({unit})")
         if isinstance(metrics, Mapping):
             lines = [Line2D([], [], color=style.colour(k), label=style.short(name)) for k, name in enumerate(named)]
-            style.legend_above(ax, {"": lines}, length=2.0)
-    return style.finish(ax, show)
+            style.legend_above(ax, lines, length=2.0)
+    return ax
 
 
 def _plane(name: str, metric: GroundMetric, features: Sequence[str | int] | None) -> list[int]:
@@ -233,7 +233,7 @@ def history(
     held_out = np.asarray(epochs.get("validation_loss", np.nan), dtype=float)
     active = np.asarray(epochs["active"], dtype=float)
     numbers = np.arange(1, active.size + 1)
-    with style.axes(ax) as ax:
+    with style.axes(ax, show) as ax:
         if np.isfinite(held_out).any():
             best = int(np.nanargmin(held_out))
             lines = ax.plot(numbers, held_out, color=style.colour(0), label="held-out")
@@ -241,7 +241,7 @@ def history(
             look: dict[str, Any] = {"color": style.colour(0), "ms": 4, "label": "selected", "clip_on": False}
             lines += ax.plot(best + 1, held_out[best], "o", **look)
             ax.set(ylabel="loss per triplet", ylim=(0, None))
-            style.legend_above(ax, {"": lines}, length=2.4)
+            style.legend_above(ax, lines, length=2.4)
         else:
             ax.plot(numbers, 100 * active, color=style.colour(0))
             ax.set(ylabel="active triplets, within the margin (%)", ylim=(0, None))
@@ -251,7 +251,7 @@ def history(
                 ax.set_ylim(0, max(ax.get_ylim()[1], 10.0))  # a line at 0 alone gives no scale
         ax.set(xlabel="epoch", xlim=(1, max(active.size, 2)))
         ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
-    return style.finish(ax, show)
+    return ax
 
 
 @style.figure_docs
@@ -287,11 +287,11 @@ def scores(
     """
     if not rows:
         raise ValueError("rows are empty: at least one is needed")
-    with style.axes(ax, 0.5 + 0.25 * len(rows)) as ax:
+    with style.axes(ax, show, 0.5 + 0.25 * len(rows)) as ax:
         if reference is not None:
             line = ax.axvline(reference, color=style.INK, lw=0.6, ls="--", label=reference_name)
             if reference_name is not None:
-                style.legend_above(ax, {"": [line]}, length=2.4)
+                style.legend_above(ax, [line], length=2.4)
         for row, ends in enumerate(rows.values()):
             value, low, high = (np.nan if end is None else float(end) for end in ends)
             shade = style.colour(0) if row == 0 else style.INK
@@ -302,7 +302,7 @@ def scores(
         ax.tick_params("y", length=0)
         ax.set_ylim(len(rows) - 0.5, -0.5)
         ax.set_xlabel(name)
-    return style.finish(ax, show)
+    return ax
 
 
 @style.figure_docs
@@ -335,7 +335,7 @@ def flow(
     # Bands are stacked in the same order at both ends: no two cross next to a bar.
     tops_left = left[:, None] + np.cumsum(mass, axis=1) - mass
     tops_right = right + np.cumsum(mass, axis=0) - mass
-    with style.axes(ax) as ax:
+    with style.axes(ax, show) as ax:
         for r, c in np.argwhere(shown):
             path = _band(tops_left[r, c], tops_right[r, c], mass[r, c])
             ax.add_patch(PathPatch(path, fc=cmap(norm(distance[r, c])), ec="none", alpha=0.75))
@@ -356,7 +356,7 @@ def flow(
         ax.tick_params("x", length=0)
         ax.spines[:].set_visible(False)
         ax.set_xlabel(f"mean distance {result.value:.3g}; {result.kept:.0%} stays with its kind")
-    return style.finish(ax, show)
+    return ax
 
 
 def _bar_starts(heights: np.ndarray) -> np.ndarray:
