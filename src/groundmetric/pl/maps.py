@@ -254,7 +254,7 @@ def _draw_samples(
             look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
             for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
                 ax.scatter(*xy[chosen & (colouring.codes == c)].T, fc=face, gid=f"marks-{kind}-{c}", **look)
-        style.legend_above(ax, [*heading, *colouring.dots(shapes=True), *kinds])
+        style.legend_above(ax, [*heading, *colouring.dots(shapes=True)], *([kinds] if kinds else []))
         return
     cmap = mpl.colormaps[style.CMAP].with_extremes(bad=style.MISSING)
     marks = ax.scatter(*xy.T, c=colouring, s=20, cmap=cmap, lw=0.9, plotnonfinite=True)
@@ -371,9 +371,9 @@ def heatmap(
         # In coordinates of the axes: the colour bar stays next to the matrix, which is always a square.
         style.add_colorbar(ax, image, title, ax.inset_axes((1.0 + _BAR / side, 0.05, 0.1 / side, 0.9)))
         if groups:
-            headings = {name: [style.heading(name)] * (len(groups) > 1) for name in groups}
-            entries = [entry for name, classes in groups.items() for entry in [*headings[name], *classes.boxes()]]
-            style.legend_above(ax, entries, height=1.02 + _TREE if clustered else 1.0)
+            headings = [[style.heading(name)] if len(groups) > 1 else [] for name in groups]
+            entries = [[*h, *classes.boxes()] for h, classes in zip(headings, groups.values(), strict=True)]
+            style.legend_above(ax, *entries, height=1.02 + _TREE if clustered else 1.0)
         figure: Any = ax.figure
         if texts is not None and hasattr(figure, "draw_without_rendering"):
             figure.draw_without_rendering()  # the layout of a square between long names needs two passes

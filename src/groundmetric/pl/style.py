@@ -202,11 +202,15 @@ def heading(title: str) -> Line2D:
     return dot(f"{short(title, 16)}:", edge="none")
 
 
-def legend_above(ax: Axes, entries: Sequence[Any], *, length: float = 1.0, height: float = 1.0) -> None:
-    """Add a legend above the data, read row by row, with as many columns as fit."""
-    widest = LETTER * 7 * max(len(str(entry.get_label())) for entry in entries)
-    n = int(np.clip(72 * inches(ax)[0] // (widest + 7.0 * (length + 1.7)), 1, len(entries)))
-    by_column = [entry for column in range(n) for entry in entries[column::n]]  # matplotlib fills column by column
+def legend_above(ax: Axes, *groups: Sequence[Any], length: float = 1.0, height: float = 1.0) -> None:
+    """Add a legend above the data, with as many columns as fit; each group of entries begins a row."""
+    widest = LETTER * 7 * max(len(str(entry.get_label())) for entries in groups for entry in entries)
+    n_fitting = 72 * inches(ax)[0] // (widest + 7.0 * (length + 1.7))
+    n = int(np.clip(n_fitting, 1, max(map(len, groups))))
+    rows: list[Any] = []
+    for entries in groups:
+        rows += [*([dot("", edge="none")] * (-len(rows) % n)), *entries]
+    by_column = [entry for column in range(n) for entry in rows[column::n]]  # matplotlib fills column by column
     ax.legend(
         handles=by_column, ncols=n, handlelength=length, loc="lower left", bbox_to_anchor=(0, height), borderaxespad=0.3
     )
