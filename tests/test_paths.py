@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import groundmetric as gm
-from groundmetric.report.run import Run
+from groundmetric.report.results import Run
 
 SOURCE = Path(gm.__file__).parent
 # A newcomer who follows a verb should not need more.

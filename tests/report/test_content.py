@@ -21,8 +21,7 @@ from groundmetric.report.page import (
     sample_table,
     smallest_p,
 )
-from groundmetric.report.results import collect
-from groundmetric.report.run import Predictions, Run
+from groundmetric.report.results import Predictions, Run, collect
 
 PREDICTIONS = Predictions.of_probabilities(
     ["S1", "S2", "S3", "S4"],

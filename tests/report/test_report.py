@@ -17,8 +17,7 @@ from groundmetric import cli
 from groundmetric._anndata.cohort import Note, cohort_problems
 from groundmetric._internal.validation import ParameterError
 from groundmetric.report.page import describe_prediction, make_page, prose, render
-from groundmetric.report.results import collect, training_warnings
-from groundmetric.report.run import Evaluation, Run, Steps
+from groundmetric.report.results import Evaluation, Run, Steps, collect, training_warnings
 
 from .conftest import NAMES, SCRIPT
 
@@ -243,7 +242,7 @@ def test_a_single_metric_is_refitted_and_scored_in_folds(runs, capsys):
     counts = [row[1:-1] for row in page.confusion.rows]
     right = np.mean([row[k] / sum(row) for k, row in enumerate(counts)])
     assert right == pytest.approx(results.evaluation.learned["value"])
-    assert "refitting 20 times" in capsys.readouterr().err
+    assert "refitting to bootstrap samples" in capsys.readouterr().err
     assert "training samples" in page.samples.caption
     assert page.settings["Training"]["Epochs"] == "5"
     assert "20 refits" in page.summary["Genes"]

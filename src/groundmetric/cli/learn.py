@@ -6,6 +6,7 @@ import argparse
 import os
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ TOP = 10
 
 def add(commands: Any) -> None:
     command = shared.add_command(
-        commands, run, "learn", "learn a metric under which samples of one label are close, from an .h5ad file",
+        commands, "learn", "learn a metric under which samples of one label are close, from an .h5ad file",
         "groundmetric learn cells.h5ad --sample sample --label disease --group patient -o run",
     )  # fmt: skip
     shared.add_options(command, "cells", "sample", "label", "group")
@@ -46,18 +47,13 @@ def add(commands: Any) -> None:
     shared.add_options(command, "jobs", "replace")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     checkpoints = _check_checkpoint(options.checkpoint, options.output)
-    with shared.new_folder(
-        options.output, replace=options.replace, inputs=[options.cells], beside=checkpoints
-    ) as folder:
-        findings = _learn(options, folder)
-        shared.write_findings(folder, findings)
-    shared.print_findings(findings, summary(findings), as_json=options.json)
-    shared.log(f"wrote {', '.join(findings['files'])} to {options.output}")
+    findings = shared.write_run(options, partial(_learn, options), [options.cells], checkpoints)
     if findings["interrupted"]:
         advice = "" if options.checkpoint is None else "; the same command with --replace continues from there"
-        raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{advice}")
+        options.ended = f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{advice}"
+    return findings
 
 
 def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
@@ -72,7 +68,7 @@ def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
 
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    from .. import __version__, get, tl
+    from .. import get, tl
     from .._anndata.cohort import find_column
     from .._anndata.source import Source
 
@@ -100,8 +96,6 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     shared.log("writing")
     files = _write(folder, cells, samples)
     return {
-        "groundmetric": __version__,
-        "command": "learn",
         "cells": str(options.cells),
         "params": plain(dict(entry["params"])),
         "learner": plain(dict(entry["learner"])),

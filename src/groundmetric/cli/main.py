@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import json
 import os
 import signal
 import sys
@@ -17,7 +18,8 @@ from .. import __version__
 from . import demo, evaluate, learn, plan, predict, report
 from .options import OPTION_OF, as_options, log, with_options
 
-# Modules with a function `add`, which adds the command to the parser. `--help` imports nothing else.
+# Each has the functions `add` (adds the command to the parser), `run` (options to findings) and `summary` (findings to
+# text). `--help` imports nothing else.
 COMMANDS = (demo, evaluate, learn, plan, predict, report)
 
 
@@ -65,7 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(), _quiet_processes(), _signals_as_interrupts() as signals:
         warnings.showwarning = _show_warning
         try:
-            options.run(options)
+            findings = options.run(options)
+            print(json.dumps(findings) if options.json else options.summary(findings))
+            if options.ended is not None:  # an interrupt after which incomplete results were written
+                raise KeyboardInterrupt(options.ended)
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt):
                 _end_workers()
@@ -136,6 +141,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add(commands)
+        name = command.__name__.rpartition(".")[2]
+        commands.choices[name].set_defaults(run=command.run, summary=command.summary)
     return parser
 
 

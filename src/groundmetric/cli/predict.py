@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from . import options as shared
 
 def add(commands: Any) -> None:
     command = shared.add_command(
-        commands, run, "predict", "predict the labels of new samples by an earlier `learn`",
+        commands, "predict", "predict the labels of new samples by an earlier `learn`",
         "groundmetric predict run new.h5ad -o new",
     )  # fmt: skip
     shared.add_options(command, "trained")
@@ -33,22 +34,13 @@ def add(commands: Any) -> None:
                          help="warn instead of failing if values are on another scale than in training")  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     if options.output is None:
-        findings = _predict(options, None)
-        shared.print_findings(findings, summary(findings), as_json=options.json)
-        return
-    inputs = [options.trained, options.cells]
-    with shared.new_folder(options.output, replace=options.replace, inputs=inputs) as folder:
-        findings = _predict(options, folder)
-        shared.write_findings(folder, findings)
-    shared.print_findings(findings, summary(findings), as_json=options.json)
-    shared.log(f"wrote {', '.join(findings['files'])} to {options.output}")
+        return _predict(options, None)
+    return shared.write_run(options, partial(_predict, options), [options.trained, options.cells])
 
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
-    from .. import __version__
-
     with uncollected():
         from .._anndata.source import Source
         from .._anndata.store import trained_from
@@ -66,8 +58,6 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
         )  # fmt: skip
         files = [] if folder is None else _write(folder, source, projected)
     return {
-        "groundmetric": __version__,
-        "command": "predict",
         "run": str(options.trained),
         "cells": str(options.cells),
         "predicted_by": projected.samples.uns["groundmetric"]["predicted_by"],

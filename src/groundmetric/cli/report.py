@@ -30,20 +30,18 @@ def seconds(text: str) -> float:
 
 def add(commands: Any) -> None:
     command = shared.add_command(
-        commands, run, "report", "write one HTML page about a run of `learn`; its folder caches long computations",
+        commands, "report", "write one HTML page about a run of `learn`; its folder caches long computations",
         "groundmetric report run --permutations 199 --jobs -1",
         interrupted="finished computations are cached, and the same command continues",
     )  # fmt: skip
     shared.add_options(command, "trained")
     shared.add_options(command, "output", metavar="FILE", help="page to write (report.html in RUN)")
     command.add_argument("--title", help="title of the page")
-    group = "column of obs: the patient; samples of one stay together (that of learn)"
-    shared.add_options(command, "group", help=group)
     shared.add_options(command, "cell_type")
     command.add_argument("--gene-sets", metavar="FILE.gmt", help="gene sets to test for enrichment in the axes")
-    shared.add_options(command, "permutations", default=None,
-                       help="permutations of the labels for p- and q-values; 0: no test (99; for --method ggml 0, "
-                       "because each costs a whole cross-validation)")  # fmt: skip
+    command.add_argument("--permutations", metavar="N", type=shared.non_negative,
+                         help="permutations of the labels for p- and q-values; 0: no test (99; for --method ggml 0, "
+                         "because each costs a whole cross-validation)")  # fmt: skip
     command.add_argument("--budget", metavar="TIME", type=seconds,
                          help="time for the report, e.g. 90s, 5m or 1h; it omits other steps")  # fmt: skip
     command.add_argument("--cells", metavar="CELLS.h5ad", help="file that was learned from, if it has moved")
@@ -53,7 +51,7 @@ def add(commands: Any) -> None:
     shared.add_options(command, "jobs")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     from .._internal.validation import ParameterError  # slow to import, and not needed for --help
     from ..report.page import REPORT, check_output, write
 
@@ -65,18 +63,22 @@ def run(options: argparse.Namespace) -> None:
     if page.exists() and not options.replace:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --replace to replace it")
     findings = write(
-        options.trained, page, cells=options.cells, title=options.title, group_key=options.group,
-        cell_type_key=options.cell_type, gene_sets=options.gene_sets, permutations=options.permutations,
-        evaluation=options.evaluate, budget=options.budget, n_jobs=options.jobs, verbose=1,
+        options.trained, page, cells=options.cells, title=options.title, cell_type_key=options.cell_type,
+        gene_sets=options.gene_sets, permutations=options.permutations, evaluation=options.evaluate,
+        budget=options.budget, n_jobs=options.jobs, verbose=1,
     )  # fmt: skip
-    shared.print_findings(findings, summary(findings), as_json=options.json)
     shared.log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")
+    return findings
 
 
 def summary(findings: dict[str, Any]) -> str:
     """Return the conclusions of the page, its warnings, and the results that were not computed."""
     parts = [f"{title}\n{shared.wrapped(text)}" for title, text in findings["summary"].items()]
     for title, notes in (("Warnings", findings["warnings"]), ("Not computed", findings["omitted"])):
+        lines = [title]
+        for note in notes:
+            remedy = f" ({shared.as_options(note['remedy'])})" if note["remedy"] else ""
+            lines.append(shared.wrapped(f"- {note['title']}: {note['text']}{remedy}.", hang=2))
         if notes:
-            parts.append("\n".join([title, *(shared.wrapped(f"- {shared.note_text(note)}", hang=2) for note in notes)]))
+            parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -7,12 +7,12 @@ import io
 import os
 import platform
 import re
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -33,8 +33,7 @@ from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
-from .results import Results, collect, type_composition
-from .run import Evaluation, Predictions, Run, Steps, duration
+from .results import Evaluation, Predictions, Results, Run, Steps, collect, duration, type_composition
 
 REPORT = "report.html"
 MAX_CLASSES, MAX_COLUMNS = 60, 24  # of a column that colours a map, and columns to choose from
@@ -70,7 +69,6 @@ def write(
     *,
     cells: str | os.PathLike[str] | None = None,
     title: str | None = None,
-    group_key: str | None = None,
     cell_type_key: str | None = None,
     gene_sets: str | os.PathLike[str] | None = None,
     permutations: int | None = None,
@@ -94,8 +92,6 @@ def write(
         File that was learned from; None: the one that the run names.
     title : str or None, default=None
         Title of the page; None: made from the labels.
-    group_key : str or None, default=None
-        Column of `obs` with the patient: samples of one patient are held out together. None: that of `tl.learn`.
     cell_type_key : str or None, default=None
         Column of `obs` with the cell types; None: "cell_type" or a similar name, if present.
     gene_sets : str, path or None, default=None
@@ -106,8 +102,7 @@ def write(
     evaluation : bool, default=True
         Whether to compute baselines, tests and the stability of a single metric.
     budget : float or None, default=None
-        Seconds for the whole report: steps that do not fit are reduced or omitted, and the page says so. If required
-        steps exceed it by more than 20 %, the page names them.
+        Seconds for the whole report: steps that do not fit are reduced or omitted, and the page says so.
     n_jobs : int or None, default=None
         Threads or processes; None: one.
     verbose : int, default=0
@@ -131,7 +126,7 @@ def write(
     >>> results["warnings"][0]["title"]
     'Few samples'
     """
-    started = time.monotonic()
+    steps = Steps(n_jobs, verbose, budget)
     if isinstance(run, ad.AnnData):
         run = Run(run, tl.samples(run, verbose=0), run if cells is None else Path(cells), {})
     opened = run if isinstance(run, Run) else Run.open(run, cells)
@@ -140,8 +135,8 @@ def write(
     path = Path(output) if output is not None else opened.folder / REPORT  # type: ignore[operator]
     check_output(path)
     results = collect(
-        opened, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations,
-        evaluation=evaluation, steps=Steps(n_jobs, verbose, budget, started=started),
+        opened, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
+        steps=steps,
     )  # fmt: skip
     page = make_page(results, title)
     text = render(page).encode()
@@ -320,33 +315,8 @@ class SampleMap:
     caption: str
 
 
-@dataclass(frozen=True)
-class Page:
-    """Content of the page."""
-
-    results: Results
-    title: str
-    cards: list[Card]
-    summary: dict[str, str]
-    samples: SampleMap
-    sample_table: Table
-    genes: Table
-    settings: dict[str, dict[str, str]]
-    cell_columns: list[Column]
-    cell_marks: np.ndarray
-    scores: Table | None
-    confusion: Table | None
-    types: Table | None
-    kinds: Table | None
-    protocol: str
-    gene_sets: list[Table | None]
-    influence: Table | None = None
-    plan: Table | None = None
-    changes: list[Table] = field(default_factory=list)
-
-
-def make_page(results: Results, title: str | None = None) -> Page:
-    """Make the content of the page."""
+def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
+    """Return the content of the page, for its template; a table is None if its result was not computed."""
     run, scores, predictions = results.run, results.evaluation, results.predictions
     samples = sample_map(run, predictions)
     marks, columns = cell_map(results)
@@ -367,9 +337,10 @@ def make_page(results: Results, title: str | None = None) -> Page:
         Table(f"sets-{a}", f"Gene sets of axis {a}", fields, rows) if rows else None
         for a, rows in enumerate(results.gene_sets or [], 1)
     ]
-    return Page(
-        results, title, cards_of(results), conclusions(results, samples), samples, sample_table(samples),
-        gene_table(results), settings_of(results), columns, marks,
+    return SimpleNamespace(
+        results=results, title=title, cards=cards_of(results), summary=conclusions(results, samples), samples=samples,
+        sample_table=sample_table(samples), genes=gene_table(results), settings=settings_of(results),
+        cell_columns=columns, cell_marks=marks,
         scores=None if scores is None else score_table(scores),
         confusion=None if predictions is None else confusion_table(predictions, run.label_key),
         types=None if results.types is None else type_table(results),
@@ -803,10 +774,10 @@ def gene_table(results: Results) -> Table:
 
 def type_table(results: Results) -> Table:
     """Return a row per cell type: its share of the difference between labels, and its share of the cells by label."""
-    types, type_key = results.types, results.type_key
+    types, type_key = results.types, results.cohort.type_key
     assert types is not None
     assert type_key is not None
-    composition = type_composition(results.run, type_key)
+    composition = type_composition(results.cohort)
     source = "out-of-bag" if types["out_of_bag"] else "training samples"
     fields = [
         Field("Cell type"), Field("Share of difference", ".0%", source), Field("95% interval", ".0%", interval=True),
@@ -824,7 +795,7 @@ def type_table(results: Results) -> Table:
 
 def cell_map(results: Results) -> tuple[np.ndarray, list[Column]]:
     """Return positions of the drawn cells along two axes, in units of the figure, and the columns that colour them."""
-    run, rows = results.run, results.cells.rows
+    run, rows = results.run, results.cohort.cells.rows
     z = np.asarray(run.cells.obsm[f"X_{run.key}"])
     positions = (z[rows] - z.mean(axis=0)) @ results.axes.rotation[:2].T
     if positions.shape[1] < 2:  # a single component: the second coordinate is random
@@ -836,7 +807,7 @@ def cell_map(results: Results) -> tuple[np.ndarray, list[Column]]:
     marks = np.rint(12 + shares * np.array([CELLS_WIDTH - 24, CELLS_HEIGHT - 24])).astype(int)
     obs = run.with_order(run.cells.obs).iloc[rows]
     added = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
-    first = [run.label_key, *([] if results.type_key is None else [results.type_key])]
+    first = [run.label_key, *([] if results.cohort.type_key is None else [results.cohort.type_key])]
     columns = columns_of(obs.drop(columns=[*added, run.sample_key]), first)
     names = [str(name) for name in run.samples.obs_names]
     sample = pd.Index(names).get_indexer(obs[run.sample_key].astype(str))
@@ -866,7 +837,7 @@ def settings_of(results: Results) -> dict[str, dict[str, str]]:
         "File": str(findings.get("cells", "in memory")),
         "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
         "Labels": f"{label_counts(run)} (column {run.label_key!r})",
-        "Patients": f"column {results.group_key!r}" if results.group_key else "each sample is a patient",
+        "Patients": f"column {run.group_key!r}" if run.group_key else "each sample is a patient",
         "Cells": f"{n_cells(run):,}, at most {params.get('n_cells', 'all')} per sample",
         "Values": f"{values}, {len(run.stored.features):,} {run.feature}s{rule}",
     }
@@ -892,7 +863,7 @@ def settings_of(results: Results) -> dict[str, dict[str, str]]:
 # HTML and files
 
 
-def render(page: Page) -> str:
+def render(page: SimpleNamespace) -> str:
     """Return the page as HTML."""
     environment = Environment(
         loader=PackageLoader(__package__, ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
