@@ -29,7 +29,6 @@ PLOTS = {
     "heatmap with long names": partial(pl.heatmap, DISTANCES, y, names=[f"sample {k} of 12" for k in y]),
     "clustermap": partial(pl.clustermap, DISTANCES, y, names=D.names),
     "confusion": partial(pl.confusion, y, np.roll(y, 1)),
-    "scores": partial(pl.scores, {"a": (0.5, 0.4, 0.6)}),
     "flow": partial(pl.flow, FLOW),
 }
 every_plot = pytest.mark.parametrize("plot", PLOTS.values(), ids=PLOTS.keys())

@@ -1,6 +1,6 @@
 """Figures of the width of a column: each function draws on `ax`, or in a new figure, and returns the axes."""
 
-from .charts import ellipse, flow, history, importance, scores
+from .charts import ellipse, flow, history, importance
 from .maps import clustermap, confusion, embedding, heatmap, points, projection
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "importance",
     "points",
     "projection",
-    "scores",
 ]
 
 
