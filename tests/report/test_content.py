@@ -21,9 +21,9 @@ from groundmetric.report.page import (
     sample_table,
     smallest_p,
 )
-from groundmetric.report.results import Predictions, Run, collect
+from groundmetric.report.results import Run, collect, held_out_classes, held_out_predictions
 
-PREDICTIONS = Predictions.of_probabilities(
+PREDICTIONS = held_out_classes(
     ["S1", "S2", "S3", "S4"],
     ["ill", "ill", "well", "well"],
     np.array([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.4, 0.6]]),
@@ -35,14 +35,14 @@ def test_confusion_matrix_counts_samples_by_label_and_prediction():
     table = confusion_table(PREDICTIONS, "state")
     assert [field.name for field in table.fields] == ["state", "predicted ill", "predicted well", "correct"]
     assert table.rows == [["ill", 1, 1, 0.5], ["well", 0, 2, 1.0]]
-    assert PREDICTIONS.probability == [0.9, 0.7, 0.8, 0.6]
+    assert PREDICTIONS["probability"] == [0.9, 0.7, 0.8, 0.6]
 
 
 def test_errors_are_named():
     assert describe_errors(PREDICTIONS) == ["Held-out errors: S2 (ill, predicted well)."]
-    right = Predictions(["a"], ["ill"], ["ill"], [1.0], ["ill", "well"])
+    right = held_out_classes(["a"], ["ill"], np.array([[1.0, 0.0]]), ["ill", "well"])
     assert describe_errors(right) == ["All held-out predictions are correct."]
-    wrong = Predictions(list("abcdef"), ["ill"] * 6, ["well"] * 6, None, ["ill", "well"])
+    wrong = held_out_classes(list("abcdef"), ["ill"] * 6, np.array([[0.0, 1.0]] * 6), ["ill", "well"])
     assert describe_errors(wrong)[0].endswith("d (ill, predicted well) and 2 more.")
 
 
@@ -54,7 +54,7 @@ def run():
 
 
 def test_every_sample_has_a_held_out_prediction_and_its_probability(run):
-    samples = sample_map(run, Predictions.of_ensemble(run.results))
+    samples = sample_map(run, held_out_predictions(run.results))
     table = sample_table(samples)
     names = [field.name for field in table.fields]
     held_out = dict(zip(run.results.samples, run.results.held_out, strict=True))
@@ -127,7 +127,7 @@ def test_predicted_numbers_are_shown_without_a_confusion_matrix():
     cells.obs["age"] = 20.0 + 5 * cells.obs["sample"].cat.codes.to_numpy()
     gm.tl.learn(cells, "sample", "age", target="ordered", n_members=1, max_epochs=1, genes="all")
     run = Run(cells, gm.tl.samples(cells), cells, {})
-    predictions = Predictions.of_ensemble(run.results)
+    predictions = held_out_predictions(run.results)
     assert confusion_table(predictions, "age") is None
     assert describe_errors(predictions) == []
     (column,) = [column for column in sample_map(run, predictions).columns if column.name == PREDICTED]

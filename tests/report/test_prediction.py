@@ -8,7 +8,7 @@ import pytest
 import groundmetric as gm
 from groundmetric.report import results as prediction
 from groundmetric.report.page import make_page
-from groundmetric.report.results import Cohort, Run, Steps, collect, evaluate, permutation_test
+from groundmetric.report.results import Cohort, Run, Steps, collect, held_out_scores, permutation_test
 
 pytestmark = pytest.mark.usefixtures("fewer_permutations")
 
@@ -123,14 +123,14 @@ def test_baselines_are_those_a_user_would_try(run, monkeypatch):
 
     monkeypatch.setattr(prediction, "compare", recorded)
     monkeypatch.setattr(prediction, "TRANSPORT_CELLS", 7)
-    scores = evaluate(Cohort(run, "cell_type"))
+    scores = prediction.Evaluation(**held_out_scores(Cohort(run, "cell_type")))
     titles = gm.baselines.titles(annotation="cell_type")
     assert seen.pop(titles[prediction.TRANSPORT]) == 7
     assert set(seen) == set(titles.values()) - {titles[prediction.TRANSPORT]}
     assert min(seen.values()) > 7
     assert [row["method"] for row in scores.rows] == ["groundmetric", *titles.values()]
     assert {row["status"] for row in scores.rows} == {"ok"}
-    assert scores.predictions.names == run.results.samples
+    assert scores.predictions["names"] == run.results.samples
     assert scores.test is None
 
 
@@ -147,5 +147,5 @@ def test_better_means_better_than_the_best_baseline_by_an_interval_over_patients
     lead = {"lead": (low + high) / 2, "lead_low": low, "lead_high": high, "p": p}
     weak = {"method": "weak", "value": 0.2, "lead": 0.6, "lead_low": 0.4, "lead_high": 0.8, "p": 0.001}
     rows = [{"method": "groundmetric", "value": 0.8}, weak, {"method": "strong", "value": 0.7, **lead}]
-    sentence = prediction.Evaluation("balanced_accuracy", 0.5, rows, "", None, None, []).verdict
+    sentence = prediction.Evaluation("balanced_accuracy", 0.5, rows, "", None, []).verdict
     assert sentence.startswith(f"Best baseline 0.70 (strong): {verdict} (")

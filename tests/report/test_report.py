@@ -290,7 +290,7 @@ def scored(value, p_lead, p_chance, arrangements=10**6):
              "lead_low": -0.1, "lead_high": 0.3, "p": p_lead}  # fmt: skip
     first = {"method": "groundmetric", "status": "ok", "value": value, "low": 0.4, "high": 0.9}
     test = {"p": p_chance, "null": [0.5] * 99, "arrangements": arrangements}
-    return Evaluation("balanced_accuracy", 0.5, [first, baseline], "", None, test, [])
+    return Evaluation("balanced_accuracy", 0.5, [first, baseline], "", None, [], test)
 
 
 def test_conclusions_are_honest(runs):

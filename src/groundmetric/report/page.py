@@ -33,7 +33,7 @@ from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
-from .results import Evaluation, Predictions, Results, Run, Steps, collect, duration, type_composition
+from .results import Evaluation, Results, Run, Steps, collect, duration, type_composition
 
 REPORT = "report.html"
 MAX_CLASSES, MAX_COLUMNS = 60, 24  # of a column that colours a map, and columns to choose from
@@ -219,11 +219,10 @@ class Column:
 
     def data(self) -> dict[str, Any]:
         """Return the column for the script of the page."""
-        codes = self.shades.astype(int).tolist()
-        if self.values is not None:
-            return {"name": self.name, "values": self.values, "codes": codes}
-        low, high = self.range
-        return {"name": self.name, "low": low, "high": high, "codes": codes}
+        scale = (
+            {"values": self.values} if self.values is not None else dict(zip(("low", "high"), self.range, strict=True))
+        )
+        return {"name": self.name, **scale, "codes": self.shades.astype(int).tolist()}
 
 
 def columns_of(obs: pd.DataFrame, first: Sequence[str]) -> list[Column]:
@@ -475,11 +474,11 @@ def describe_neighbors(run: Run, samples: SampleMap) -> list[str]:
     return [f"The nearest sample has the same {run.label_key} for {same}."]
 
 
-def describe_errors(predictions: Predictions | None) -> list[str]:
+def describe_errors(predictions: dict[str, Any] | None) -> list[str]:
     """Name the samples with a wrong held-out class."""
-    if predictions is None or not predictions.classes:
+    if predictions is None or not predictions["classes"]:
         return []
-    triples = zip(predictions.names, predictions.truth, predictions.predicted, strict=True)
+    triples = zip(predictions["names"], predictions["truth"], predictions["predicted"], strict=True)
     errors = [f"{name} ({y}, predicted {z})" for name, y, z in triples if y != z]
     return [f"Held-out errors: {listed(errors, 4)}." if errors else "All held-out predictions are correct."]
 
@@ -537,22 +536,21 @@ def describe_axis(results: Results) -> list[str]:
 # Samples
 
 
-def sample_map(run: Run, predictions: Predictions | None) -> SampleMap:
+def sample_map(run: Run, predictions: dict[str, Any] | None) -> SampleMap:
     """Lay out the samples by their distances, which are out-of-bag for an ensemble."""
     distances = np.asarray(run.samples.obsp[f"{run.key}_distances"], dtype=float)
     names = [str(name) for name in run.samples.obs_names]
     obs = run.with_order(run.samples.obs).drop(columns=[*run.own_columns, run.sample_key], errors="ignore")
     columns = columns_of(obs, [run.label_key])
     if predictions is not None:
-        table = pd.DataFrame({"predicted": predictions.predicted, "p": predictions.probability}, predictions.names)
-        table = table.reindex(names)
-        if predictions.classes:
-            codes = pd.Categorical(table["predicted"], predictions.classes).codes.astype(int)
-            columns.append(Column(PREDICTED, codes, predictions.classes))
+        predicted = pd.Series(predictions["predicted"], predictions["names"]).reindex(names)
+        if classes := predictions["classes"]:
+            columns.append(Column(PREDICTED, pd.Categorical(predicted, classes).codes.astype(int), classes))
         else:
-            columns.append(Column(PREDICTED, table["predicted"].to_numpy(dtype=float)))
-        if predictions.probability is not None:
-            columns.append(Column(PROBABILITY, table["p"].to_numpy(dtype=float)))
+            columns.append(Column(PREDICTED, predicted.to_numpy(dtype=float)))
+        if predictions["probability"] is not None:
+            probability = pd.Series(predictions["probability"], predictions["names"]).reindex(names)
+            columns.append(Column(PROBABILITY, probability.to_numpy(dtype=float)))
     return draw_samples(names, columns, distances, f"{run.key}_in_sample" in run.samples.obsp)
 
 
@@ -660,12 +658,12 @@ def score_table(scores: Evaluation) -> Table:
     return Table("scores", f"{name} on held-out samples", fields, rows, reference=scores.chance)
 
 
-def confusion_table(predictions: Predictions, label: str) -> Table | None:
+def confusion_table(predictions: dict[str, Any], label: str) -> Table | None:
     """Return the number of samples by true (rows) and predicted label (columns)."""
-    classes = predictions.classes
+    classes = predictions["classes"]
     if not 0 < len(classes) <= MAX_CONFUSION:
         return None
-    pairs = list(zip(predictions.truth, predictions.predicted, strict=True))
+    pairs = list(zip(predictions["truth"], predictions["predicted"], strict=True))
     fields = [Field(label), *(Field(f"predicted {name}", "d") for name in classes), Field("correct", ".0%")]
     rows: list[list[Any]] = []
     for k, name in enumerate(classes):

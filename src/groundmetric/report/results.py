@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -462,7 +462,7 @@ class Results:
     warnings: list[Note]
     types: dict[str, Any] | None = None  # shares of cell types in the difference between labels
     gene_sets: list[list[list[Any]]] | None = None  # enriched gene sets of each axis
-    predictions: Predictions | None = None  # held-out
+    predictions: dict[str, Any] | None = None  # held-out, as `held_out_predictions` returns them
     evaluation: Evaluation | None = None  # held-out scores of all methods, and the permutation test
     stability: Stability | None = None
     influence: dict[str, Any] | None = None  # results without each patient
@@ -518,10 +518,9 @@ def collect(
         warnings=[*problems, *training_warnings(run)],
     )  # fmt: skip
     if run.results is not None:
-        low, high = run.results.interval
         n_top, repeats = min(N_TOP, len(run.stored.features)), f"{run.results.n_members} ensemble members"
-        results.stability = Stability(low, high, run.results.selected, n_top, repeats)
-        results.predictions = Predictions.of_ensemble(run.results)
+        results.stability = Stability(*run.results.interval, run.results.selected, n_top, repeats)
+        results.predictions = held_out_predictions(run.results)
     if type_key is None:
         results.omitted.append(Note("Cell types", "no column of obs is recognised", {"cell_type_key": "COLUMN"}))
     else:
@@ -532,8 +531,8 @@ def collect(
         results.gene_sets = gene_sets_of_axes(results.axes, run.stored.features, gene_sets)
         tested = zip(results.gene_sets, results.axes.separating, strict=True)
         if empty := [str(a) for a, (rows, separating) in enumerate(tested, 1) if separating and not rows]:
-            note = Note(f"Gene sets of axis {', '.join(empty)}", f"no set is enriched (q < {LEVEL})")
-            results.omitted.append(note)
+            title = f"Gene sets of axis {', '.join(empty)}"
+            results.omitted.append(Note(title, f"no set is enriched (q < {LEVEL})"))
     if evaluation:
         _collect_tests(results, permutations)
     else:
@@ -552,8 +551,9 @@ def _collect_tests(results: Results, permutations: int) -> None:
     if permutations and results.stability is not None:
         q = results.optional("q-values of genes", q_values)
         results.stability = replace(results.stability, q=None if q is None else np.array(q, dtype=float))
-    results.evaluation = results.optional("Baselines", evaluate)
-    if results.evaluation is not None:
+    scores = results.optional("Baselines", held_out_scores)
+    if scores is not None:
+        results.evaluation = Evaluation(**scores)
         results.predictions = results.evaluation.predictions or results.predictions
     title = "Permutation test"
     if run.is_ordered and not is_ensemble:
@@ -607,33 +607,27 @@ def training_warnings(run: Run) -> list[Note]:
 # Held-out scores
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """Held-out predictions of samples."""
+def held_out_classes(names: Sequence[Any], truth: Any, probabilities: np.ndarray, classes: Any) -> dict[str, Any]:
+    """Return the predictions of samples by probabilities of shape (n_samples, n_classes)."""
+    classes = list(map(str, classes))
+    return {
+        "names": list(map(str, names)), "truth": list(map(str, truth)), "classes": classes,
+        "predicted": [classes[k] for k in probabilities.argmax(axis=1)],
+        "probability": probabilities.max(axis=1).tolist(),  # of the predicted class
+    }  # fmt: skip
 
-    names: list[str]
-    truth: list[Any]  # text, or numbers
-    predicted: list[Any]
-    probability: list[float] | None  # of the predicted class; None for numbers
-    classes: list[str]  # empty for numbers
 
-    @classmethod
-    def of_ensemble(cls, results: EnsembleResults) -> Predictions:
-        if results.numbers is None:
-            return cls.of_probabilities(results.samples, results.labels, results.held_out, results.classes)
-        is_number = results.labels.dtype.kind in "biuf"
-        convert: Any = float if is_number else str
-        truth, predicted = map(convert, results.labels), map(convert, results.predicted)
-        classes = [] if is_number else list(map(str, results.ordered_categories[0]))
-        return cls(results.samples, list(truth), list(predicted), None, classes)
-
-    @classmethod
-    def of_probabilities(cls, names: Sequence[Any], truth: Any, probabilities: np.ndarray, classes: Any) -> Predictions:
-        """From probabilities of shape (n_samples, n_classes)."""
-        classes = list(map(str, classes))
-        predicted = [classes[k] for k in probabilities.argmax(axis=1)]
-        probability = probabilities.max(axis=1).astype(float).tolist()
-        return cls(list(map(str, names)), list(map(str, truth)), predicted, probability, classes)
+def held_out_predictions(results: EnsembleResults) -> dict[str, Any]:
+    """Return the predictions of an ensemble; numbers have neither classes nor probabilities."""
+    if results.numbers is None:
+        return held_out_classes(results.samples, results.labels, results.held_out, results.classes)
+    is_number = results.labels.dtype.kind in "biuf"
+    convert: Any = float if is_number else str
+    return {
+        "names": results.samples, "truth": list(map(convert, results.labels)), "probability": None,
+        "predicted": list(map(convert, results.predicted)),
+        "classes": [] if is_number else list(map(str, results.ordered_categories[0])),
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -646,9 +640,9 @@ class Evaluation:
     # ("lead", "lead_low", "lead_high", "p").
     rows: list[dict[str, Any]]
     protocol: str  # how samples were held out
-    predictions: Predictions | None  # of the learned model
-    test: dict[str, Any] | None  # permutation test
+    predictions: dict[str, Any] | None  # of the learned model
     notes: list[str]  # remarks on the scores
+    test: dict[str, Any] | None = None  # permutation test
 
     @property
     def name(self) -> str:
@@ -676,16 +670,9 @@ class Evaluation:
         return f"{start}: {lead_in_words(LEARNED, lead, low, high, p)}."
 
 
-def evaluate(cohort: Cohort) -> Evaluation:
-    """Score the learned model and the baselines on held-out samples."""
-    data = held_out_scores(cohort)
-    predictions = data.pop("predictions")
-    return Evaluation(**data, predictions=None if predictions is None else Predictions(**predictions), test=None)
-
-
 @step("scores", "comparing with baselines in cross-validation folds")
 def held_out_scores(cohort: Cohort) -> dict[str, Any]:
-    """Return the fields of an `Evaluation` without the test."""
+    """Return the fields of an `Evaluation` without the test, for the learned model and the baselines."""
     run = cohort.run
     together = f" with all samples of one {run.group_key} in the same fold" if run.group_key else ""
     if run.results is None:
@@ -725,7 +712,7 @@ def _score_numbers(cohort: Cohort, results: EnsembleResults, together: str) -> d
         "score": "r2", "chance": 0.0, "rows": rows, "notes": cohort.read.notes,
         "protocol": f"R² is the predicted share of the variance of the label. Baselines: {len(splits)}-fold "
         f"cross-validation{together}; all steps are fitted on training folds.",
-        "predictions": asdict(Predictions.of_ensemble(results)),
+        "predictions": held_out_predictions(results),
     }  # fmt: skip
 
 
@@ -754,9 +741,7 @@ def _score_classes(cohort: Cohort, results: EnsembleResults | None, together: st
     predictions = None
     if comparison.status(LEARNED) == "ok":
         probabilities = comparison.predictions(LEARNED)["probabilities"]
-        predictions = asdict(
-            Predictions.of_probabilities(D.names, comparison.labels, probabilities, comparison.classes)
-        )
+        predictions = held_out_classes(D.names, comparison.labels, probabilities, comparison.classes)
     against = comparison.against(LEARNED, SCORE)
     rows = []
     for method in comparison.methods:
@@ -784,10 +769,9 @@ def _row(
     method: str, status: str, estimate: Estimate, seconds: float | None, lead: Difference | None, p: float | None
 ) -> dict[str, Any]:
     row = {"method": method, "status": status, "value": estimate.value, "low": estimate.low, "high": estimate.high}
-    row["seconds"] = seconds
-    if method != LEARNED and lead is not None:
-        row |= {"lead": lead.value, "lead_low": lead.low, "lead_high": lead.high, "p": p}
-    return row
+    if method == LEARNED or lead is None:
+        return {**row, "seconds": seconds}
+    return {**row, "seconds": seconds, "lead": lead.value, "lead_low": lead.low, "lead_high": lead.high, "p": p}
 
 
 def _compare(cohort: Cohort, D: Distributions, methods: dict[str, Any], n_jobs: int | None) -> Comparison:
