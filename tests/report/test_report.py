@@ -156,12 +156,13 @@ def test_hidden_characters_of_names_are_shown(written):
 
 
 def test_an_interrupted_training_and_one_that_did_not_converge_are_warnings(runs):
-    run = runs["ggml"]
-    entry = {**run.entry, "converged": False, "history": {**run.entry["history"], "active": np.array([0.5])}}
-    run.cells.uns["other"] = entry
-    interrupted = Run(run.cells, run.samples, None, {"interrupted": True}, key="other")
+    run, cells = runs["ggml"], runs["ggml"].cells.copy()
+    cells.uns["groundmetric"] = {
+        **run.entry, "converged": False, "history": {**run.entry["history"], "active": np.array([0.5])},
+    }  # fmt: skip
+    interrupted = Run(cells, run.samples, None, {"interrupted": True})
     assert [note.title for note in training_warnings(interrupted)] == ["Training was interrupted"]
-    (note,) = training_warnings(Run(run.cells, run.samples, None, {}, key="other"))
+    (note,) = training_warnings(Run(cells, run.samples, None, {}))
     assert (note.title, list(note.remedy)) == ("Training did not converge", ["max_epochs"])
 
 

@@ -101,7 +101,7 @@ def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str
         splits = leave_one_group_out(cohort.groups)  # type: ignore[arg-type]
     else:
         make, number = (folds, 5) if options.cv == "k-fold" else (shuffled, 10)
-        splits = make(cohort.y, groups=cohort.groups, n_splits=options.n_splits or number, random_state=options.seed)  # type: ignore[operator]
+        splits = make(cohort.y, groups=cohort.groups, n_splits=options.n_splits or number, random_state=options.seed)
     shared.log(f"comparing {len(methods)} methods on {len(splits)} splits of {len(cohort.D)} samples")
     comparison = compare(
         methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups,

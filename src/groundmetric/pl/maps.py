@@ -253,11 +253,12 @@ def _draw_samples(
             # Later classes are smaller: if marks coincide, all are visible.
             look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
             for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
-                ax.scatter(*xy[chosen & (colouring.codes == c)].T, fc=face, gid=f"marks-{kind}-{c}", **look)
+                x, y = xy[chosen & (colouring.codes == c)].T
+                ax.scatter(x, y, fc=face, gid=f"marks-{kind}-{c}", **look)
         style.legend_above(ax, [*heading, *colouring.dots(shapes=True)], *([kinds] if kinds else []))
         return
     cmap = mpl.colormaps[style.CMAP].with_extremes(bad=style.MISSING)
-    marks = ax.scatter(*xy.T, c=colouring, s=20, cmap=cmap, lw=0.9, plotnonfinite=True)
+    marks = ax.scatter(xy[:, 0], xy[:, 1], c=colouring, s=20, cmap=cmap, lw=0.9, plotnonfinite=True)
     shades = marks.to_rgba(colouring)
     marks.set_edgecolor(shades.tolist())
     marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())

@@ -9,7 +9,7 @@ import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,7 +163,6 @@ def check_output(path: Path) -> None:
 
 
 def is_page(path: Path) -> bool:
-    """Whether a file is a report, or empty."""
     if not path.is_file():
         return False
     text = path.read_bytes()
@@ -210,18 +209,13 @@ class Column:
 
     def legend(self, shapes: bool) -> list[tuple[str, int, str]]:
         """Return colour, shape and name of every class that occurs; none for numbers."""
-        entries = [
-            (COLOURS[code % len(COLOURS)], code % len(SHAPES) if shapes else 0, name)
-            for code, name in enumerate(self.values or [])
-            if np.any(self.codes == code)
-        ]
+        used = [(code, name) for code, name in enumerate(self.values or []) if np.any(self.codes == code)]
+        entries = [(COLOURS[code % len(COLOURS)], code % len(SHAPES) if shapes else 0, name) for code, name in used]
         return [*entries, (MISSING, 0, "unknown")] if np.any(self.shades < 0) else entries
 
     def data(self) -> dict[str, Any]:
-        """Return the column for the script of the page."""
-        scale = (
-            {"values": self.values} if self.values is not None else dict(zip(("low", "high"), self.range, strict=True))
-        )
+        low, high = self.range
+        scale = {"low": low, "high": high} if self.values is None else {"values": self.values}
         return {"name": self.name, **scale, "codes": self.shades.astype(int).tolist()}
 
 
@@ -262,6 +256,12 @@ class Table:
     rows: list[list[Any]]
     samples: list[int] | None = None
     reference: float = 0.0
+
+    @classmethod
+    def of(cls, identifier: str, caption: str, columns: Sequence[tuple[Field, Any]]) -> Table:
+        """Return a table of fields with their values."""
+        rows = zip(*([plain(value) for value in values] for _, values in columns), strict=True)
+        return cls(identifier, caption, [field for field, _ in columns], list(map(list, rows)))
 
     def head(self, n: int) -> Table:
         """Return the first rows as a table of their own."""
@@ -325,12 +325,11 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
         title = f"Association of cells with {run.label_key}" if run.is_ordered else f"Differences between {labels}"
     kinds = None
     if run.results is not None:
-        weights = sorted(run.results.weights.items(), key=lambda item: -item[1])
-        kinds = Table(
-            "kinds", f"Weights of the {run.results.n_members} ensemble members in the metric",
-            [Field("Members"), Field("Metric"), Field("Weight", ".0%", bar=True)],
-            [[kind, KINDS.get(kind, ""), weight] for kind, weight in weights],
-        )  # fmt: skip
+        weights = pd.Series(run.results.weights).sort_values(ascending=False, kind="stable")
+        kinds = Table.of("kinds", f"Weights of the {run.results.n_members} ensemble members in the metric", [
+            (Field("Members"), weights.index), (Field("Metric"), [KINDS.get(kind, "") for kind in weights.index]),
+            (Field("Weight", ".0%", bar=True), weights),
+        ])  # fmt: skip
     fields = [Field("Gene set"), Field("q", ".1e"), Field("Fold", ".1f"), Field("Genes", minor=True)]
     gene_sets = [
         Table(f"sets-{a}", f"Gene sets of axis {a}", fields, rows) if rows else None
@@ -402,7 +401,6 @@ def n_cells(run: Run) -> int:
 
 
 def label_counts(run: Run) -> str:
-    """Return the number of samples by label, or the range of numbers."""
     labels = run.stored.labels
     if run.has_numbers:
         return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
@@ -411,7 +409,6 @@ def label_counts(run: Run) -> str:
 
 
 def conclusions(results: Results, samples: SampleMap) -> dict[str, str]:
-    """Return a few sentences for each section."""
     parts = {
         "Prediction": describe_prediction(results),
         "Samples": [*describe_neighbors(results.run, samples), *describe_errors(results.predictions)],
@@ -423,7 +420,6 @@ def conclusions(results: Results, samples: SampleMap) -> dict[str, str]:
 
 
 def describe_prediction(results: Results) -> list[str]:
-    """Describe the held-out score, the permutation test and the best baseline."""
     label, scores, ensemble = results.run.label_key, results.evaluation, results.run.results
     if scores is None and ensemble is None:
         return ["Prediction of held-out samples was not tested. The map shows training samples only."]
@@ -520,7 +516,6 @@ def describe_types(types: dict[str, Any] | None) -> list[str]:
 
 
 def describe_axis(results: Results) -> list[str]:
-    """Describe the first axis along which labels differ."""
     axes = results.axes
     for a, separating in enumerate(axes.separating):
         if separating:
@@ -538,8 +533,7 @@ def describe_axis(results: Results) -> list[str]:
 
 def sample_map(run: Run, predictions: dict[str, Any] | None) -> SampleMap:
     """Lay out the samples by their distances, which are out-of-bag for an ensemble."""
-    distances = np.asarray(run.samples.obsp[f"{run.key}_distances"], dtype=float)
-    names = [str(name) for name in run.samples.obs_names]
+    distances, names = np.asarray(run.samples.obsp[f"{run.key}_distances"], dtype=float), list(run.samples.obs_names)
     obs = run.with_order(run.samples.obs).drop(columns=[*run.own_columns, run.sample_key], errors="ignore")
     columns = columns_of(obs, [run.label_key])
     if predictions is not None:
@@ -622,17 +616,17 @@ def name_positions(marks: np.ndarray, names: list[str]) -> list[tuple[float, flo
 
 def sample_table(samples: SampleMap) -> Table:
     """Return a row per sample with its columns and its nearest sample."""
-    distances = samples.distances + np.diag(np.full(len(samples.names), np.inf))
-    fields, rows = [Field("Sample")], []
+    n = len(samples.names)
+    columns: list[tuple[Field, Any]] = [(Field("Sample"), samples.names)]
     for k, column in enumerate(samples.columns):
-        form = None if column.values is not None else ".4g"
-        fields.append(Field(column.name, form, minor=k > 0 and column.name != PREDICTED))
-    fields += [Field("Nearest sample", minor=True), Field("Distance", ".3f", "to the nearest sample", minor=True)]
-    for s, name in enumerate(samples.names):
-        values = [column.text(s) if column.values is not None else plain(column.codes[s]) for column in samples.columns]
-        nearest = [samples.names[int(distances[s].argmin())], float(distances[s].min())]
-        rows.append([name, *values, *(nearest if len(samples.names) > 1 else [None, None])])
-    return Table("samples-table", "All samples", fields, rows, list(range(len(rows))))
+        field = Field(column.name, None if column.values else ".4g", minor=k > 0 and column.name != PREDICTED)
+        columns.append((field, [column.text(s) for s in range(n)] if column.values else column.codes.tolist()))
+    distances = samples.distances + np.diag(np.full(n, np.inf))
+    columns += [
+        (Field("Nearest sample", minor=True), [samples.names[s] if n > 1 else None for s in distances.argmin(axis=1)]),
+        (Field("Distance", ".3f", "to the nearest sample", minor=True), distances.min(axis=1).tolist()),
+    ]
+    return replace(Table.of("samples-table", "All samples", columns), samples=list(range(n)))
 
 
 # Prediction
@@ -653,9 +647,10 @@ def score_table(scores: Evaluation) -> Table:
         interval = None if row["low"] is None else (row["value"], row["low"], row["high"])
         ends = None if row.get("lead_low") is None else f"{row['lead_low']:+.2f} to {row['lead_high']:+.2f}"
         rows.append([row["method"], row["value"], interval, row.get("lead"), ends, row.get("p"), row["seconds"]])
-    used = [k for k in range(len(fields)) if any(row[k] is not None for row in rows)]
-    fields, rows = [fields[k] for k in used], [[row[k] for k in used] for row in rows]
-    return Table("scores", f"{name} on held-out samples", fields, rows, reference=scores.chance)
+    columns = [
+        (field, values) for field, *values in zip(fields, *rows, strict=True) if any(v is not None for v in values)
+    ]
+    return replace(Table.of("scores", f"{name} on held-out samples", columns), reference=scores.chance)
 
 
 def confusion_table(predictions: dict[str, Any], label: str) -> Table | None:
@@ -674,16 +669,15 @@ def confusion_table(predictions: dict[str, Any], label: str) -> Table | None:
 
 def influence_table(influence: dict[str, Any]) -> Table:
     """Return score, p-value and rankings of the cohort without each patient, the most influential first."""
-    fields = [
-        Field("Without"), Field("Influence", ".1f", bar=True), Field("p", ".3f"), Field("Score", "+.2f"),
-        Field("Genes kept", ".0%", minor=True), Field("Share of map", ".0%", minor=True),
-    ]  # fmt: skip
-    names = ("patient", "influence", "p", "score", "overlap", "map share")
-    rows = [[row[name] for name in names] for row in influence["rows"]]
-    title = "Results without each patient"
+    rows, title = pd.DataFrame(influence["rows"]), "Results without each patient"
     if len(rows) < influence["n_patients"]:
         title = f"Results without one patient, for the {len(rows)} most unusual of {influence['n_patients']} patients"
-    return Table("influence", title, fields, rows)
+    return Table.of("influence", title, [
+        (Field("Without"), rows["patient"]), (Field("Influence", ".1f", bar=True), rows["influence"]),
+        (Field("p", ".3f"), rows["p"]), (Field("Score", "+.2f"), rows["score"]),
+        (Field("Genes kept", ".0%", minor=True), rows["overlap"]),
+        (Field("Share of map", ".0%", minor=True), rows["map share"]),
+    ])  # fmt: skip
 
 
 def plan_table(plan: dict[str, Any]) -> Table:
@@ -763,18 +757,15 @@ def gene_table(results: Results) -> Table:
         columns.append((Field(f"In top {stability.n_top}", ".0%", note, minor=True), stability.selected[rows]))
     if stability is not None and stability.q is not None:
         columns.append((Field("q", ".2g", "false discovery rate, by permuted labels"), stability.q[rows]))
-    values = [[plain(value) for value in column] for _, column in columns]
     n = len(run.stored.features)
     caption = f"All {n:,} {run.feature}s" if n == len(genes) else f"{len(genes)} most important of {n:,} {run.feature}s"
-    fields = [field for field, _ in columns]
-    return Table("genes-table", caption, fields, [list(row) for row in zip(*values, strict=True)])
+    return Table.of("genes-table", caption, columns)
 
 
 def type_table(results: Results) -> Table:
     """Return a row per cell type: its share of the difference between labels, and its share of the cells by label."""
     types, type_key = results.types, results.cohort.type_key
     assert types is not None
-    assert type_key is not None
     composition = type_composition(results.cohort)
     source = "out-of-bag" if types["out_of_bag"] else "training samples"
     fields = [
@@ -807,9 +798,9 @@ def cell_map(results: Results) -> tuple[np.ndarray, list[Column]]:
     added = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
     first = [run.label_key, *([] if results.cohort.type_key is None else [results.cohort.type_key])]
     columns = columns_of(obs.drop(columns=[*added, run.sample_key]), first)
-    names = [str(name) for name in run.samples.obs_names]
-    sample = pd.Index(names).get_indexer(obs[run.sample_key].astype(str))
-    return marks, [*columns, Column("relevance", results.relevance[rows]), Column(run.sample_key, sample, names)]
+    sample = run.samples.obs_names.get_indexer(obs[run.sample_key].astype(str))
+    samples = Column(run.sample_key, sample, list(run.samples.obs_names))
+    return marks, [*columns, Column("relevance", results.relevance[rows]), samples]
 
 
 def cell_paths(marks: np.ndarray, column: Column) -> list[tuple[str, str]]:
@@ -850,11 +841,7 @@ def settings_of(results: Results) -> dict[str, dict[str, str]]:
     training["Seed"] = str(params.get("random_state", 0))
     parameters = {name: str(value) for name, value in run.learner.items() if name not in ("verbose", "n_jobs")}
     versions = {"groundmetric": str(run.entry["version"]), "Python": platform.python_version()}
-    for name in ("numpy", "scipy", "scikit-learn", "anndata"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:  # installed without its metadata
-            versions[name] = "unknown"
+    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "anndata")}
     return {"Data": data, "Training": training, "Parameters": parameters, "Versions": versions}
 
 
@@ -862,7 +849,6 @@ def settings_of(results: Results) -> dict[str, dict[str, str]]:
 
 
 def render(page: SimpleNamespace) -> str:
-    """Return the page as HTML."""
     environment = Environment(
         loader=PackageLoader(__package__, ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_visible,

@@ -43,7 +43,6 @@ from .._anndata.store import (  # fmt: skip
     RUN_CELLS,
     RUN_PREDICTOR,
     EnsembleResults,
-    Stored,
     check_parts,
     plain_parameters,
     predictor_of,
@@ -111,7 +110,7 @@ ENRICHED_GENES, MAX_SETS, SET_GENES = 50, 8, 10  # tested genes of an axis, list
 # The run
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """Results of learning, and the file or AnnData with the values of the cells."""
 
@@ -121,6 +120,19 @@ class Run:
     findings: dict[str, Any]  # of `groundmetric learn`, each optional: "cells" (file), "seconds", "interrupted"
     folder: Path | None = None  # of the cache; None: nothing is cached
     key: str = "groundmetric"  # the `key_added` of `tl.learn`
+
+    def __post_init__(self) -> None:
+        self.stored = read_entry(self.cells.uns.get(self.key), self.key, "the run")
+        self.entry: dict[str, Any] = self.cells.uns[self.key]
+        self.results = EnsembleResults.read(self.entry)  # of an ensemble; None for a single metric
+        self.learner = plain_parameters(self.entry["learner"])
+        params = self.stored.params
+        self.sample_key, self.label_key = str(params["sample_key"]), str(params["label_key"])
+        self.group_key: str | None = params.get("group_key")
+        self.is_ordered = str(self.learner.get("target", "classes")) == "ordered"  # numbers or ordered categories
+        self.has_numbers = self.is_ordered and self.stored.labels.dtype.kind in "biuf"
+        self.is_expression = params.get("use_rep") is None
+        self.drawn = self.cells.obs[f"{self.key}_sampled"].to_numpy(dtype=bool)  # cells that were learned from
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], cells: str | os.PathLike[str] | None = None) -> Run:
@@ -135,30 +147,17 @@ class Run:
                 raise ParameterError("run", os.fspath(folder), f", which is not a run of groundmetric learn: no {name}")
         findings = _read_findings(path / FINDINGS)
         source = _find_cells(findings["cells"], path.resolve()) if cells is None else Path(cells)
-        run = cls(ad.read_h5ad(path / RUN_CELLS), ad.read_h5ad(path / SAMPLES), source, findings, path)
-        entry = run.cells.uns.get(run.key, {})
-        check_parts(entry, ("metric", "learner", *(("ensemble",) if "ensemble" in entry else ("history",))), run.key)
+        learned = ad.read_h5ad(path / RUN_CELLS)
+        entry = learned.uns.get(cls.key, {})
+        check_parts(entry, ("metric", "learner", "ensemble" if "ensemble" in entry else "history"), cls.key)
         if source is not None:
             with Source(source) as values:
-                missing = ~run.cells.obs_names.isin(values.obs.index)
+                missing = ~learned.obs_names.isin(values.obs.index)
             if missing.any():
-                name = str(run.cells.obs_names[missing][0])
+                name = str(learned.obs_names[missing][0])
                 problem = f", which lacks {int(missing.sum())} of the {missing.size} cells of the run, e.g. {name!r}"
                 raise ParameterError("cells", str(source), problem)
-        return run
-
-    @cached_property
-    def entry(self) -> dict[str, Any]:
-        return self.cells.uns[self.key]
-
-    @cached_property
-    def stored(self) -> Stored:
-        return read_entry(self.cells.uns.get(self.key), self.key, "the run")
-
-    @cached_property
-    def results(self) -> EnsembleResults | None:
-        """Held-out results of an ensemble; None for a single metric."""
-        return EnsembleResults.read(self.entry)
+        return cls(learned, ad.read_h5ad(path / SAMPLES), source, findings, path)
 
     @cached_property
     def predictor(self) -> ViewPredictor | None:
@@ -170,47 +169,11 @@ class Run:
         return None if predictor is None else predictor.predictor_
 
     @property
-    def learner(self) -> dict[str, Any]:
-        """Parameters of the learner."""
-        return plain_parameters(self.entry["learner"])
-
-    @property
-    def group_key(self) -> str | None:
-        return self.stored.params.get("group_key")
-
-    @property
-    def sample_key(self) -> str:
-        return self.stored.params["sample_key"]
-
-    @property
-    def label_key(self) -> str:
-        return self.stored.params["label_key"]
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether labels are numbers or ordered categories."""
-        return str(self.learner.get("target", "classes")) == "ordered"
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether labels are numbers that were learned in their order."""
-        return self.is_ordered and self.stored.labels.dtype.kind in "biuf"
-
-    @property
-    def is_expression(self) -> bool:
-        return self.stored.params.get("use_rep") is None
-
-    @property
     def feature(self) -> str:
         """Name of a feature in texts; a small panel may hold other features than genes."""
         if not self.is_expression:
             return "dimension"
         return "gene" if int(self.entry.get("features", {}).get("n_features", PANEL + 1)) > PANEL else "feature"
-
-    @property
-    def drawn(self) -> np.ndarray:
-        """Mask of the cells that were learned from."""
-        return self.cells.obs[f"{self.key}_sampled"].to_numpy(dtype=bool)
 
     @property
     def own_columns(self) -> list[str]:
@@ -285,7 +248,6 @@ class Steps:
 
     @property
     def remaining(self) -> float:
-        """Seconds that remain of the budget."""
         return float("inf") if self.budget is None else self.budget - (time.monotonic() - self.started)
 
     def affordable(self, n: int, seconds: float) -> int:
@@ -395,7 +357,6 @@ class Cohort:
 
     @property
     def annotation(self) -> str | None:
-        """Name of the annotation with the cell types, or None."""
         return CELL_TYPE if CELL_TYPE in self.read.D.annotations else None
 
     @property
@@ -425,7 +386,6 @@ class Cohort:
         return np.array([numbers[label] for label in np.asarray(self.read.y).tolist()])
 
     def learner(self, **changes: Any) -> Any:
-        """Return an unfitted learner with the parameters of the run."""
         return stored_learner(self.run.entry, **changes)
 
     @cached_property
@@ -519,7 +479,8 @@ def collect(
     )  # fmt: skip
     if run.results is not None:
         n_top, repeats = min(N_TOP, len(run.stored.features)), f"{run.results.n_members} ensemble members"
-        results.stability = Stability(*run.results.interval, run.results.selected, n_top, repeats)
+        low, high = run.results.interval
+        results.stability = Stability(low, high, run.results.selected, n_top, repeats)
         results.predictions = held_out_predictions(run.results)
     if type_key is None:
         results.omitted.append(Note("Cell types", "no column of obs is recognised", {"cell_type_key": "COLUMN"}))
@@ -582,7 +543,6 @@ def _collect_tests(results: Results, permutations: int) -> None:
 
 
 def training_warnings(run: Run) -> list[Note]:
-    """Return warnings about the training."""
     notes = []
     if run.stored.params.get("raw_counts"):
         notes.append(Note("Raw counts", "the values look like raw counts: normalise, take logarithms and learn again"))
@@ -853,7 +813,6 @@ def patient_changes(cohort: Cohort) -> list[dict[str, Any]]:
 
 @step("plan", "extrapolating to more patients")
 def study_plan(cohort: Cohort) -> dict[str, Any]:
-    """Return accuracy and power of larger cohorts, extrapolated from this one."""
     curve = learning_curve(
         cohort.learner(max_points=REFIT_CELLS), cohort.metric_features, cohort.read.y, **cohort.design,
         n_subsamples=1, verbose=cohort.steps.verbose,
@@ -925,7 +884,6 @@ class Stability:
     q: np.ndarray | None = None
 
     def significant(self) -> int | None:
-        """Return the number of features with a q-value below `LEVEL`."""
         return None if self.q is None else int(np.sum(self.q < LEVEL))
 
 
@@ -991,7 +949,6 @@ class Axes:
         return self.labels[int(self.positions[:, a].argmin())], self.labels[int(self.positions[:, a].argmax())]
 
     def genes(self, a: int, features: list[str]) -> list[tuple[str, float]]:
-        """Return the features with the largest loadings."""
         top = np.argsort(-np.abs(self.loadings[a]), kind="stable")[:AXIS_GENES]
         return [(features[f], float(self.loadings[a, f])) for f in top]
 
@@ -1007,20 +964,15 @@ class Axes:
 
 def find_axes(cohort: Cohort) -> Axes:
     """Return the axes along which other labels are farther, and at least two for the map of cells."""
-    data, metric = transport_axes(cohort), cohort.run.stored.metric
-    data |= {name: np.array(data[name]) for name in ("rotation", "share", "positions", "activity")}
-    spread = np.ones(metric.n_features) if metric.variances is None else np.sqrt(metric.variances)
-    loadings = data["rotation"] @ metric.components * spread
-    # The sign of an axis is arbitrary: its largest loading is made positive.
-    sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
-    data |= {"rotation": data["rotation"] * sign[:, None], "positions": data["positions"] * sign}
-    return Axes(**data, loadings=loadings * sign[:, None])
+    data: dict[str, Any] = axes_of_labels(cohort)
+    arrays = ("rotation", "share", "loadings", "positions", "activity")
+    return Axes(**{**data, **{name: np.array(data[name]) for name in arrays}})
 
 
 @step("axes", "computing the axes of the learned space", required=True)
-def transport_axes(cohort: Cohort) -> dict[str, Any]:
-    """Return the fields of `Axes` without loadings."""
-    cells, steps = cohort.cells, cohort.steps
+def axes_of_labels(cohort: Cohort) -> dict[str, Any]:
+    """Return the fields of `Axes`."""
+    cells, steps, metric = cohort.cells, cohort.steps, cohort.run.stored.metric
     types = None if cohort.type_key is None else cell_types_of(cohort.run.cells.obs, cohort.type_key)[cells.places]
     axes = canonical_axes(
         GroundMetric(np.eye(cells.D.shape[1])), cells.D, cells.y, annotation=types, max_partners=PARTNERS,
@@ -1030,11 +982,16 @@ def transport_axes(cohort: Cohort) -> dict[str, Any]:
     total = float(np.maximum(activity, 0.0).sum())
     separating = (activity >= MIN_SHARE * total) & (total > 0)
     shown = shown_axes(separating)
+    spread = np.ones(metric.n_features) if metric.variances is None else np.sqrt(metric.variances)
+    loadings = axes.metric.components[shown] @ metric.components * spread
+    # The sign of an axis is arbitrary: its largest loading is made positive.
+    sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
     return {
-        "rotation": axes.metric.components[shown], "share": axes.share[shown],
-        "labels": list(map(str, axes.classes)), "positions": axes.positions[:, shown],
-        "types": ["all"] if types is None else list(map(str, axes.values)),
-        "activity": axes.activity[:, shown], "separating": separating[shown], "n_all": axes.share.size,
+        "rotation": axes.metric.components[shown] * sign[:, None], "share": axes.share[shown],
+        "loadings": loadings * sign[:, None], "labels": list(map(str, axes.classes)),
+        "positions": axes.positions[:, shown] * sign, "activity": axes.activity[:, shown],
+        "types": ["all"] if types is None else list(map(str, axes.values)), "separating": separating[shown],
+        "n_all": axes.share.size,
     }  # fmt: skip
 
 
@@ -1112,6 +1069,7 @@ def type_relevance(cohort: Cohort) -> dict[str, Any]:
 def type_composition(cohort: Cohort) -> pd.DataFrame:
     """Return the mean share of each cell type in the samples of each label, a row per label."""
     run = cohort.run
+    assert cohort.type_key is not None
     counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), cell_types_of(run.cells.obs, cohort.type_key))
     shares = counts.div(counts.sum(axis=1), axis=0)
     return shares.groupby(run.classes.reindex(shares.index).to_numpy()).mean()
