@@ -30,20 +30,6 @@ def run():
     return learned()
 
 
-def test_the_page_shows_the_held_out_score_of_learning_and_the_test(run):
-    results = collect(run, permutations=9)
-    scores = results.evaluation
-    assert scores.learned["value"] == run.results.scores["balanced_accuracy"]
-    assert len(scores.test["null"]) == 9
-    page = make_page(results)
-    score, p, *_ = page.cards
-    assert score.value == f"{run.results.scores['balanced_accuracy']:.2f}"
-    assert score.lines[1] == f"guessing 0.50, best baseline {scores.best_baseline['value']:.2f}"
-    assert p.value == f"{scores.test['p']:.2g}"
-    assert p.lines == ["9 permutations of the labels", "smallest attainable: 0.1"]
-    assert f"p = {scores.test['p']:.2g}, 9 permutations" in page.summary["Prediction"]
-
-
 def fake_test(asked):
     class Counted:
         def run(self, n_permutations, **options):

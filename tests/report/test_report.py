@@ -220,6 +220,13 @@ def test_there_is_one_score_everywhere(runs):
     assert (evaluation.learned["method"], evaluation.learned["value"]) == ("groundmetric", scores["balanced_accuracy"])
     assert f"balanced accuracy {scores['balanced_accuracy']:.2f}" in page.summary["Prediction"]
     assert evaluation.test["score"] == "log_probability"
+    assert len(evaluation.test["null"]) == 3
+    score, p, *_ = page.cards
+    assert score.value == f"{scores['balanced_accuracy']:.2f}"
+    assert score.lines[1] == f"guessing 0.50, best baseline {evaluation.best_baseline['value']:.2f}"
+    assert p.value == f"{evaluation.test['p']:.2g}"
+    assert p.lines == ["3 permutations of the labels", "smallest attainable: 0.25"]
+    assert f"p = {evaluation.test['p']:.2g}, 3 permutations" in page.summary["Prediction"]
     np.testing.assert_array_equal(page.samples.distances, run.samples.obsp["groundmetric_distances"])
     names = [field.name for field in page.genes.fields]
     low, high = run.results.interval
@@ -245,7 +252,7 @@ def test_a_single_metric_is_refitted_and_scored_in_folds(runs, capsys):
     assert right == pytest.approx(results.evaluation.learned["value"])
     assert "refitting to bootstrap samples" in capsys.readouterr().err
     assert "training samples" in page.samples.caption
-    assert page.settings["Training"]["Epochs"] == "5"
+    assert "<dt>Epochs</dt><dd>5</dd>" in render(page)
     assert "20 refits" in page.summary["Genes"]
     assert "Course" in render(page)
 

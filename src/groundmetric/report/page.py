@@ -337,13 +337,12 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
     ]
     return SimpleNamespace(
         results=results, title=title, cards=cards_of(results), summary=conclusions(results, samples), samples=samples,
-        sample_table=sample_table(samples), genes=gene_table(results), settings=settings_of(results),
+        sample_table=sample_table(samples), genes=gene_table(results),
         cell_columns=columns, cell_marks=marks,
         scores=None if scores is None else score_table(scores),
         confusion=None if predictions is None else confusion_table(predictions, run.label_key),
         types=None if results.types is None else type_table(results),
         kinds=kinds,
-        protocol="" if scores is None else protocol_of(results, scores),
         gene_sets=gene_sets,
         influence=None if results.influence is None else influence_table(results.influence),
         plan=None if results.plan is None else plan_table(results.plan),
@@ -705,24 +704,6 @@ def change_table(number: int, patient: dict[str, Any], feature: str) -> Table:
     return Table(f"changes-{number}", caption, fields, rows)
 
 
-def protocol_of(results: Results, scores: Evaluation) -> str:
-    """Describe how samples were held out, and the permutation test."""
-    test, text = scores.test, scores.protocol
-    if test is None:
-        return text
-    refit = "a smaller ensemble is fitted" if results.run.results is not None else "everything is fitted again"
-    among = test["exchanged"].replace("distributions", "samples")
-    text += (
-        f" Permutation test: labels are permuted among {among}, and {refit} each time; the p-value is the rank of "
-        f"the true labels by held-out score. Smallest attainable p-value: {smallest_p(test):.2g} "
-        f"({test['arrangements']:,} arrangements of the labels)."
-    )
-    separation = test.get("p_values", {}).get("map separation")
-    if separation is not None:
-        text += f" Separation of the labels in the distances, against the same refits: p = {separation:.2g}."
-    return text
-
-
 # Genes, cell types and cells
 
 
@@ -812,39 +793,6 @@ def cell_paths(marks: np.ndarray, column: Column) -> list[tuple[str, str]]:
     ]
 
 
-# Settings
-
-
-def settings_of(results: Results) -> dict[str, dict[str, str]]:
-    """Return groups of names and values: data, training, parameters and versions."""
-    run = results.run
-    params, findings = run.stored.params, run.findings
-    layer = f"layer {params['layer']!r}" if params.get("layer") else "X"
-    values = f"obsm[{params['use_rep']!r}]" if params.get("use_rep") else layer
-    rule = f" selected by {params['genes']!r}" if run.is_expression else ""
-    data = {
-        "File": str(findings.get("cells", "in memory")),
-        "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
-        "Labels": f"{label_counts(run)} (column {run.label_key!r})",
-        "Patients": f"column {run.group_key!r}" if run.group_key else "each sample is a patient",
-        "Cells": f"{n_cells(run):,}, at most {params.get('n_cells', 'all')} per sample",
-        "Values": f"{values}, {len(run.stored.features):,} {run.feature}s{rule}",
-    }
-    if run.results is not None:
-        training = {"Method": "ensemble", "Members": str(run.results.n_members)}
-    else:
-        history = run.entry["history"]
-        training = {"Method": "ggml (a single metric)", "Epochs": str(len(history["loss"])),
-                    "Course": training_summary(history)}  # fmt: skip
-    if findings.get("seconds") is not None:
-        training["Time"] = duration(findings["seconds"])
-    training["Seed"] = str(params.get("random_state", 0))
-    parameters = {name: str(value) for name, value in run.learner.items() if name not in ("verbose", "n_jobs")}
-    versions = {"groundmetric": str(run.entry["version"]), "Python": platform.python_version()}
-    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "anndata")}
-    return {"Data": data, "Training": training, "Parameters": parameters, "Versions": versions}
-
-
 # HTML and files
 
 
@@ -866,18 +814,22 @@ def render(page: SimpleNamespace) -> str:
         "cells": {"x": page.cell_marks[:, 0].tolist(), "y": page.cell_marks[:, 1].tolist(),
                   "columns": [column.data() for column in page.cell_columns]},
     }  # fmt: skip
-    constants = {name.lower(): globals()[name] for name in (
-        "TOP_GENES", "SHORT", "MAX_NAMED", "WIDTH", "HEIGHT", "SIDE", "TREE", "BAR", "CELLS_WIDTH", "CELLS_HEIGHT",
-        "SHAPES",
-    )}  # fmt: skip
+    versions = {"groundmetric": str(page.results.run.entry["version"]), "Python": platform.python_version()}
+    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "anndata")}
+    environment.globals |= globals()  # the template uses functions and constants of this module
     text = environment.get_template("page.html.j2").render(
-        page=page, results=page.results, run=page.results.run, asset=_asset, cell_paths=cell_paths,
-        data=_visible(data), **constants,
-    )  # fmt: skip
+        page=page,
+        results=page.results,
+        run=page.results.run,
+        versions=versions,
+        data=_visible(data),
+        duration=duration,
+        training_summary=training_summary,
+    )
     return text.lstrip()  # macros leave empty lines before the page
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str) -> Markup:
     return Markup(files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
 
 
