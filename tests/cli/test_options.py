@@ -92,7 +92,7 @@ def test_python_does_not_warn_of_semaphores_of_processes_that_were_ended(monkeyp
     """The process that warns reads the environment: it has the filter while a command runs, and not after it."""
     seen = []
     monkeypatch.setenv("PYTHONWARNINGS", "error::DeprecationWarning")
-    monkeypatch.setattr("groundmetric.cli.demo.run", lambda options: seen.append(os.environ["PYTHONWARNINGS"]))
+    monkeypatch.setattr("groundmetric.cli.demo.run", lambda _: seen.append(os.environ["PYTHONWARNINGS"]) or {})
     assert cli.main(["demo", "--json"]) == 0
     assert seen == ["error::DeprecationWarning,ignore:resource_tracker:UserWarning"]
     assert os.environ["PYTHONWARNINGS"] == "error::DeprecationWarning"

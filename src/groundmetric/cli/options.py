@@ -174,6 +174,11 @@ def log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def origin(options: argparse.Namespace) -> dict[str, str]:
+    """Return the first findings of every command: version and name."""
+    return {"groundmetric": __version__, "command": options.prog.split()[-1]}
+
+
 def write_run(
     options: argparse.Namespace,
     make: Callable[[Path], dict[str, Any]],
@@ -182,7 +187,7 @@ def write_run(
 ) -> dict[str, Any]:
     """Write the output folder of a command by `make`, which returns the findings; write and return them."""
     with new_folder(options.output, replace=options.replace, inputs=inputs, beside=beside) as folder:
-        findings = {"groundmetric": __version__, "command": options.prog.split()[-1], **make(folder)}
+        findings = {**origin(options), **make(folder)}
         write_whole(folder / FINDINGS, [json.dumps(findings, indent=2).encode() + b"\n"])
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
     return findings

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._internal import uncollected
+from .._internal.tables import plain
 from . import options as shared
 
 
@@ -41,10 +41,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
-    with uncollected():
-        from .._anndata.source import Source
-        from .._anndata.store import trained_from
-        from ..tl.transfer import project_samples
+    import anndata as ad
+
+    from .. import get
+    from .._anndata.source import Source
+    from .._anndata.store import trained_from
+    from ..tl.transfer import project_samples
 
     trained = trained_from(options.trained, "groundmetric")
     if trained.cells is None:
@@ -56,21 +58,24 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
             n_neighbors=options.neighbors, n_cells=options.cells_per_sample, random_state=options.seed,
             force=options.force, n_jobs=options.jobs, verbose=1,
         )  # fmt: skip
-        files = [] if folder is None else _write(folder, source, projected)
-    return {
-        "run": str(options.trained),
-        "cells": str(options.cells),
-        "predicted_by": projected.samples.uns["groundmetric"]["predicted_by"],
-        "predictions": _predictions(projected.samples),
-        "files": files,
-    }
-
-
-def _predictions(samples: Any) -> list[dict[str, Any]]:
-    """Return a dict for each sample; unknown values are None."""
+        obs = source.obs.assign(**projected.obs)
+    samples, files = projected.samples, []
+    probabilities = samples.obsm.get("groundmetric_probabilities")
+    if folder is not None:
+        files = ["cells.h5ad", "samples.h5ad", "predictions.csv", "distances.csv", shared.FINDINGS]
+        cells = ad.AnnData(obs=obs, obsm={"X_groundmetric": projected.z})
+        cells.uns["groundmetric"] = projected.stored.entry()
+        cells.write_h5ad(folder / "cells.h5ad")
+        samples.write_h5ad(folder / "samples.h5ad")
+        names = ("predicted", "probability", "set", "reason", "number", "low", "high", "typicality", "far")
+        columns = [f"groundmetric_{name}" for name in names if f"groundmetric_{name}" in samples.obs]
+        table = samples.obs[["n_cells", *columns]].rename(columns=lambda name: name.removeprefix("groundmetric_"))
+        if probabilities is not None:
+            table = table.join(probabilities.add_prefix("probability of "))
+        shared.write_frame(folder / "predictions.csv", table, "sample")
+        shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
     training = samples.uns["groundmetric"]["training_samples"]
     nearest = samples.obsm["X_groundmetric_distances"].argmin(axis=1)
-    probabilities = samples.obsm.get("groundmetric_probabilities")
     predictions = []
     for k, (name, row) in enumerate(samples.obs.iterrows()):
         label = row["groundmetric_predicted"]
@@ -82,38 +87,20 @@ def _predictions(samples: Any) -> list[dict[str, Any]]:
         if probabilities is not None:
             predicted["probabilities"] = {label: float(p) for label, p in probabilities.iloc[k].items() if p == p}
         for column in ("number", "typicality"):
-            if f"groundmetric_{column}" in samples.obs:
-                value = float(row[f"groundmetric_{column}"])
-                predicted[column] = value if value == value else None
-        if "groundmetric_far" in samples.obs:
+            if f"groundmetric_{column}" in row:
+                predicted[column] = plain(float(row[f"groundmetric_{column}"]))
+        if "groundmetric_far" in row:
             predicted["far"] = bool(row["groundmetric_far"])
-        if "groundmetric_set" in samples.obs:
+        if "groundmetric_set" in row:
             predicted |= {"set": str(row["groundmetric_set"]), "reason": str(row["groundmetric_reason"])}
         predictions.append({**predicted, "nearest": str(training[nearest[k]])})
-    return predictions
-
-
-def _write(folder: Path, source: Any, projected: Any) -> list[str]:
-    import anndata as ad
-
-    from .. import get
-
-    samples = projected.samples
-    cells = ad.AnnData(obs=source.obs.assign(**projected.obs), obsm={"X_groundmetric": projected.z})
-    cells.uns["groundmetric"] = projected.stored.entry()
-    cells.write_h5ad(folder / "cells.h5ad")
-    samples.write_h5ad(folder / "samples.h5ad")
-    columns = [
-        f"groundmetric_{name}"
-        for name in ("predicted", "probability", "set", "reason", "number", "low", "high", "typicality", "far")
-    ]
-    table = samples.obs[["n_cells", *(name for name in columns if name in samples.obs)]]
-    table = table.rename(columns=lambda name: name.removeprefix("groundmetric_"))
-    if "groundmetric_probabilities" in samples.obsm:
-        table = table.join(samples.obsm["groundmetric_probabilities"].add_prefix("probability of "))
-    shared.write_frame(folder / "predictions.csv", table, "sample")
-    shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
-    return ["cells.h5ad", "samples.h5ad", "predictions.csv", "distances.csv", "run.json"]
+    return {
+        "run": str(options.trained),
+        "cells": str(options.cells),
+        "predicted_by": samples.uns["groundmetric"]["predicted_by"],
+        "predictions": predictions,
+        "files": files,
+    }
 
 
 def summary(findings: dict[str, Any]) -> str:
