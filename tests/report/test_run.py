@@ -86,7 +86,7 @@ def test_the_page_names_steps_that_do_not_fit_the_budget(project, tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("budget", "number"), [(None, 99), (1000.0, 99), (27.0, 11), (6.0, 0)])
+@pytest.mark.parametrize(("budget", "number"), [(float("inf"), 99), (1000.0, 99), (27.0, 11), (6.0, 0)])
 def test_tasks_are_limited_by_the_budget(budget, number, monkeypatch):
     """Tasks of 2 s, after 5 s for imports and reading of the run."""
     monkeypatch.setattr("time.monotonic", lambda: 100.0)

@@ -126,7 +126,7 @@ def write(
     >>> results["warnings"][0]["title"]
     'Few samples'
     """
-    steps = Steps(n_jobs, verbose, budget)
+    steps = Steps(n_jobs, verbose, float("inf") if budget is None else budget)
     if isinstance(run, ad.AnnData):
         run = Run(run, tl.samples(run, verbose=0), run if cells is None else Path(cells), {})
     opened = run if isinstance(run, Run) else Run.open(run, cells)

@@ -139,14 +139,30 @@ class Run:
         """Read the folder of a run; `cells` is the file that was learned from.
 
         By default the file is searched under the name in run.json, relative to the working directory and to the
-        parents of the run's folder. `source` is None if no such file exists.
+        parents of the run's folder, because the command may have been given elsewhere. `source` is None if no such file
+        exists.
         """
         path = Path(folder)
         for name in (FINDINGS, RUN_CELLS, SAMPLES):
             if not (path / name).is_file():
                 raise ParameterError("run", os.fspath(folder), f", which is not a run of groundmetric learn: no {name}")
-        findings = _read_findings(path / FINDINGS)
-        source = _find_cells(findings["cells"], path.resolve()) if cells is None else Path(cells)
+        title = repr(str(path / FINDINGS))
+        try:
+            findings = json.loads((path / FINDINGS).read_text())
+        except ValueError as error:
+            raise ValueError(f"{title} is damaged ({error}): run groundmetric learn again") from error
+        findings = findings if isinstance(findings, dict) else {}
+        if findings.get("command", "learn") != "learn":
+            raise ValueError(f"{title} was written by groundmetric {findings['command']}: expected a run of learn")
+        if lacking := [name for name in ("groundmetric", "command", "cells") if name not in findings]:
+            version = findings.get("groundmetric", "(unknown version)")
+            raise ValueError(f"{title} of groundmetric {version} lacks {lacking[0]!r}: run groundmetric learn again")
+        source = None if cells is None else Path(cells)
+        if source is None:
+            file, places = Path(findings["cells"]), path.resolve()
+            files = [file, *(place / file for place in places.parents), places / file.name, places.parent / file.name]
+            # The run's own file of cells has no values.
+            source = next((file for file in files if file.exists() and file.resolve() != places / RUN_CELLS), None)
         learned = ad.read_h5ad(path / RUN_CELLS)
         entry = learned.uns.get(cls.key, {})
         check_parts(entry, ("metric", "learner", "ensemble" if "ensemble" in entry else "history"), cls.key)
@@ -205,31 +221,6 @@ class Run:
         return obs.assign(**{self.label_key: pd.Categorical(labels, list(map(str, order)), ordered=True)})
 
 
-def _find_cells(name: str, folder: Path) -> Path | None:
-    """Return the file that was learned from, or None.
-
-    The command may have been given in another working directory: the parents of the run's folder and the folder itself
-    are searched as well. The run's own file of cells has no values.
-    """
-    paths = [Path(name), *(parent / name for parent in folder.parents)]
-    paths += [folder / Path(name).name, folder.parent / Path(name).name]
-    return next((path for path in paths if path.exists() and path.resolve() != folder / RUN_CELLS), None)
-
-
-def _read_findings(path: Path) -> dict[str, Any]:
-    try:
-        findings = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} is damaged ({error}): run groundmetric learn again") from error
-    findings = findings if isinstance(findings, dict) else {}
-    if findings.get("command", "learn") != "learn":
-        raise ValueError(f"{str(path)!r} was written by groundmetric {findings['command']}: expected a run of learn")
-    if lacking := [name for name in ("groundmetric", "command", "cells") if name not in findings]:
-        version = findings.get("groundmetric", "(unknown version)")
-        raise ValueError(f"{str(path)!r} of groundmetric {version} lacks {lacking[0]!r}: run groundmetric learn again")
-    return findings
-
-
 # Steps
 
 
@@ -239,20 +230,16 @@ class Steps:
 
     n_jobs: int | None = None  # threads or processes; None: one
     verbose: int = 0  # 1 prints a line per step, and shows progress bars on a terminal
-    budget: float | None = None  # seconds for all steps; None: no limit
+    budget: float = float("inf")  # seconds for all steps
     started: float = field(default_factory=time.monotonic)
-
-    def begin(self, name: str) -> None:
-        if self.verbose:
-            print(name, file=sys.stderr, flush=True)
 
     @property
     def remaining(self) -> float:
-        return float("inf") if self.budget is None else self.budget - (time.monotonic() - self.started)
+        return self.budget - (time.monotonic() - self.started)
 
     def affordable(self, n: int, seconds: float) -> int:
         """Return how many of `n` tasks of this duration fit into the remaining budget."""
-        return n if self.budget is None or seconds <= 0 else max(0, min(n, int(self.remaining / seconds)))
+        return max(0, int(min(n, self.remaining / max(seconds, 1e-9))))
 
 
 def duration(seconds: float) -> str:
@@ -282,13 +269,14 @@ def step(name: str, title: str, *, required: bool = False, limited: bool = False
             run, steps = cohort.run, cohort.steps
             parameters = [cohort.type_key, *arguments, steps.budget if limited else None]
             learned = [run.stored.metric.components, run.stored.params, list(map(str, run.stored.labels))]
-            cache = None if run.folder is None else Cache(run.folder / CACHE)
             key = f"{name}-{joblib.hash([__version__, CACHE_FORMAT, learned, parameters])}"
+            cache = None if run.folder is None else Cache(run.folder / CACHE)
             result = None if cache is None else cache.get_json(key)
             if result is None:
                 if steps.remaining <= 0 and not required:
-                    raise ValueError(f"no time remained of the budget of {duration(steps.budget or 0.0)}")
-                steps.begin(title)
+                    raise ValueError(f"no time remained of the budget of {duration(steps.budget)}")
+                if steps.verbose:
+                    print(title, file=sys.stderr, flush=True)
                 result = plain(compute(cohort, *arguments))
                 if cache is not None:
                     cache.put_json(key, result)
