@@ -10,18 +10,20 @@ from groundmetric.report.page import (
     Column,
     Field,
     Table,
-    cards_of,
     confusion_table,
     contrast,
     describe_errors,
     draw_samples,
     make_page,
     name_positions,
+    render,
     sample_map,
     sample_table,
     smallest_p,
 )
 from groundmetric.report.results import Run, collect, held_out_classes, held_out_predictions
+
+from .conftest import cards_of
 
 PREDICTIONS = held_out_classes(
     ["S1", "S2", "S3", "S4"],
@@ -68,14 +70,14 @@ def test_every_sample_has_a_held_out_prediction_and_its_probability(run):
 
 def test_cards_show_the_key_figures(run):
     results = collect(run, evaluation=False)
-    titles = {card.title: card for card in cards_of(results)}
+    titles = cards_of(make_page(results))
     assert list(titles) == ["Held-out balanced accuracy", "p-value", "Cohort", "Significant features", "Warnings"]
-    assert titles["Held-out balanced accuracy"].value == f"{run.results.scores['balanced_accuracy']:.2f}"
-    assert titles["p-value"].value == "–"
-    assert titles["Cohort"].value == "8 samples"
-    assert titles["Cohort"].lines[0] == "4 control and 4 disease"
-    assert titles["Warnings"].value == str(len(results.warnings))
-    assert titles["Warnings"].warning
+    assert titles["Held-out balanced accuracy"][0] == f"{run.results.scores['balanced_accuracy']:.2f}"
+    assert titles["p-value"][0] == "–"
+    assert titles["Cohort"][0] == "8 samples"
+    assert titles["Cohort"][1][0] == "4 control and 4 disease"
+    assert titles["Warnings"][0] == str(len(results.warnings))
+    assert '<a class="card warning" href="#warnings">' in render(make_page(results))
 
 
 def test_similar_samples_are_adjacent_in_the_matrix(run):
@@ -155,5 +157,5 @@ def test_ordered_text_labels_are_shown_from_low_to_high():
     assert samples.columns[0].values == ["none", "mild", "severe"]
     assert samples.columns[0].text(0) == run.samples.obs["condition"].iloc[0]
     page = make_page(collect(run, evaluation=False))
-    assert page.cards[2].lines[0] == "4 none, 4 mild and 4 severe"
+    assert cards_of(page)["Cohort"][1][0] == "4 none, 4 mild and 4 severe"
     assert page.genes.caption == "All 60 features"

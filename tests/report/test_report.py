@@ -19,7 +19,7 @@ from groundmetric._internal.validation import ParameterError
 from groundmetric.report.page import describe_prediction, make_page, prose, render
 from groundmetric.report.results import Evaluation, Run, Steps, collect, training_warnings
 
-from .conftest import NAMES, SCRIPT
+from .conftest import NAMES, SCRIPT, cards_of
 
 pytestmark = pytest.mark.usefixtures("fewer_permutations")
 
@@ -221,11 +221,11 @@ def test_there_is_one_score_everywhere(runs):
     assert f"balanced accuracy {scores['balanced_accuracy']:.2f}" in page.summary["Prediction"]
     assert evaluation.test["score"] == "log_probability"
     assert len(evaluation.test["null"]) == 3
-    score, p, *_ = page.cards
-    assert score.value == f"{scores['balanced_accuracy']:.2f}"
-    assert score.lines[1] == f"guessing 0.50, best baseline {evaluation.best_baseline['value']:.2f}"
-    assert p.value == f"{evaluation.test['p']:.2g}"
-    assert p.lines == ["3 permutations of the labels", "smallest attainable: 0.25"]
+    value, lines = cards_of(page)["Held-out balanced accuracy"]
+    assert value == f"{scores['balanced_accuracy']:.2f}"
+    assert lines[1] == f"guessing 0.50, best baseline {evaluation.best_baseline['value']:.2f}"
+    p_value = f"{evaluation.test['p']:.2g}"
+    assert cards_of(page)["p-value"] == (p_value, ["3 permutations of the labels", "smallest attainable: 0.25"])
     assert f"p = {evaluation.test['p']:.2g}, 3 permutations" in page.summary["Prediction"]
     np.testing.assert_array_equal(page.samples.distances, run.samples.obsp["groundmetric_distances"])
     names = [field.name for field in page.genes.fields]

@@ -287,17 +287,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Card:
-    """Key figure: a title, a value, and lines below it; `link` is the section with the details."""
-
-    title: str
-    value: str
-    lines: list[str]
-    link: str
-    warning: bool = False
-
-
-@dataclass(frozen=True)
 class SampleMap:
     """Map and distance matrix of the samples. Positions are in units of the figures."""
 
@@ -336,7 +325,7 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
         for a, rows in enumerate(results.gene_sets or [], 1)
     ]
     return SimpleNamespace(
-        results=results, title=title, cards=cards_of(results), summary=conclusions(results, samples), samples=samples,
+        results=results, title=title, summary=conclusions(results, samples), samples=samples,
         sample_table=sample_table(samples), genes=gene_table(results),
         cell_columns=columns, cell_marks=marks,
         scores=None if scores is None else score_table(scores),
@@ -354,40 +343,7 @@ def joined(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-# Cards and sentences
-
-
-def cards_of(results: Results) -> list[Card]:
-    """Return the key figures: held-out score, p-value, cohort, significant features, warnings."""
-    run, stability, scores = results.run, results.stability, results.evaluation
-    n_features, feature = len(run.stored.features), run.feature
-    if scores is None:
-        name, value = ("score", None) if run.results is None else next(iter(run.results.scores.items()))
-        name, lines = score_name(name), ["Baselines not computed"]
-    else:
-        name, row, best = scores.name, scores.learned, scores.best_baseline
-        value, lines = row["value"], [row["status"]]
-        if value is not None:
-            interval = [] if row["low"] is None else [f"95% interval {row['low']:.2f} to {row['high']:.2f}"]
-            baseline = "no baseline" if best is None else f"best baseline {best['value']:.2f}"
-            lines = [*interval, f"guessing {scores.chance:.2f}, {baseline}"]
-    cards = [Card(f"Held-out {name}", "–" if value is None else f"{value:.2f}", lines, "prediction")]
-    test = None if scores is None else scores.test
-    if test is None:
-        cards.append(Card("p-value", "–", ["Permutation test not computed"], "prediction"))
-    else:
-        lines = [f"{len(test['null'])} permutations of the labels", f"smallest attainable: {smallest_p(test):.2g}"]
-        cards.append(Card("p-value", f"{test['p']:.2g}", lines, "prediction"))
-    cohort = [label_counts(run), f"{n_cells(run):,} cells, {n_features:,} {feature}s"]
-    cards.append(Card("Cohort", f"{run.samples.n_obs} samples", cohort, "settings"))
-    significant = None if stability is None else stability.significant()
-    top = f"Most important: {', '.join(results.genes.index[:3])}"
-    tested = "q-values not computed" if significant is None else f"of {n_features:,} (q < {LEVEL})"
-    number = "–" if significant is None else f"{significant:,}"
-    cards.append(Card(f"Significant {feature}s", number, [tested, top], "genes"))
-    titles = list(dict.fromkeys(note.title for note in results.warnings))
-    number = str(len(results.warnings))
-    return [*cards, Card("Warnings", number, titles or ["No problem detected"], "warnings", bool(titles))]
+# Sentences
 
 
 def smallest_p(test: dict[str, Any]) -> float:
