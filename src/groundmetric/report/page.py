@@ -26,14 +26,14 @@ from scipy.cluster.hierarchy import dendrogram
 from scipy.spatial.distance import cdist
 
 from .. import tl
-from .._anndata.cohort import LEVEL
+from .._anndata.cohort import LEVEL, cell_types_of
 from .._internal.files import write_whole
 from .._internal.tables import counted, listed, plain, score_name, visible
 from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
-from .results import Evaluation, Results, Run, Steps, collect, duration, type_composition
+from .results import Evaluation, Results, Run, Steps, collect, duration
 
 REPORT = "report.html"
 MAX_CLASSES, MAX_COLUMNS = 60, 24  # of a column that colours a map, and columns to choose from
@@ -472,15 +472,15 @@ def describe_types(types: dict[str, Any] | None) -> list[str]:
 
 def describe_axis(results: Results) -> list[str]:
     axes = results.axes
-    for a, separating in enumerate(axes.separating):
-        if separating:
-            low, high = axes.ends(a) or ("", "")
-            genes = joined([name for name, _ in axes.genes(a, results.run.stored.features)[:3]])
-            sets = results.gene_sets[a] if results.gene_sets else []
-            process = f"; gene set: {sets[0][0]}" if sets else ""
-            share = f"{axes.share[a]:.0%} of the transport between labels"
-            return [f"Axis {a + 1} carries {share}, from {low} to {high} ({genes}{process})."]
-    return []
+    if not any(axes.separating):
+        return []
+    a = axes.separating.index(True)  # the first axis along which labels differ
+    low, high = axes.ends(a) or ("", "")
+    genes = joined([name for name, _ in axes.genes(a, results.run.stored.features)[:3]])
+    sets = results.gene_sets[a] if results.gene_sets else []
+    process = f"; gene set: {sets[0][0]}" if sets else ""
+    share = f"{axes.share[a]:.0%} of the transport between labels"
+    return [f"Axis {a + 1} carries {share}, from {low} to {high} ({genes}{process})."]
 
 
 # Samples
@@ -701,9 +701,12 @@ def gene_table(results: Results) -> Table:
 
 def type_table(results: Results) -> Table:
     """Return a row per cell type: its share of the difference between labels, and its share of the cells by label."""
-    types, type_key = results.types, results.cohort.type_key
+    run, types, type_key = results.run, results.types, results.cohort.type_key
     assert types is not None
-    composition = type_composition(results.cohort)
+    assert type_key is not None
+    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), cell_types_of(run.cells.obs, type_key))
+    shares = counts.div(counts.sum(axis=1), axis=0)
+    composition = shares.groupby(run.classes.reindex(shares.index).to_numpy()).mean()
     source = "out-of-bag" if types["out_of_bag"] else "training samples"
     fields = [
         Field("Cell type"), Field("Share of difference", ".0%", source), Field("95% interval", ".0%", interval=True),

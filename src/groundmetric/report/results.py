@@ -26,6 +26,7 @@ from scipy import sparse
 from scipy.stats import spearmanr
 
 from .. import __version__, baselines
+from .._anndata import store
 from .._anndata.cohort import (  # fmt: skip
     CELL_TYPE,
     LEVEL,
@@ -38,17 +39,7 @@ from .._anndata.cohort import (  # fmt: skip
     samples_of,
 )
 from .._anndata.source import PANEL, Source
-from .._anndata.store import (  # fmt: skip
-    N_TOP,
-    RUN_CELLS,
-    RUN_PREDICTOR,
-    EnsembleResults,
-    check_parts,
-    plain_parameters,
-    predictor_of,
-    read_entry,
-    stored_learner,
-)
+from .._anndata.store import EnsembleResults
 from .._internal.cache import Cache
 from .._internal.parallel import muted
 from .._internal.tables import listed, plain, score_name
@@ -122,10 +113,10 @@ class Run:
     key: str = "groundmetric"  # the `key_added` of `tl.learn`
 
     def __post_init__(self) -> None:
-        self.stored = read_entry(self.cells.uns.get(self.key), self.key, "the run")
+        self.stored = store.read_entry(self.cells.uns.get(self.key), self.key, "the run")
         self.entry: dict[str, Any] = self.cells.uns[self.key]
         self.results = EnsembleResults.read(self.entry)  # of an ensemble; None for a single metric
-        self.learner = plain_parameters(self.entry["learner"])
+        self.learner = store.plain_parameters(self.entry["learner"])
         params = self.stored.params
         self.sample_key, self.label_key = str(params["sample_key"]), str(params["label_key"])
         self.group_key: str | None = params.get("group_key")
@@ -143,7 +134,7 @@ class Run:
         exists.
         """
         path = Path(folder)
-        for name in (FINDINGS, RUN_CELLS, SAMPLES):
+        for name in (FINDINGS, store.RUN_CELLS, SAMPLES):
             if not (path / name).is_file():
                 raise ParameterError("run", os.fspath(folder), f", which is not a run of groundmetric learn: no {name}")
         title = repr(str(path / FINDINGS))
@@ -162,10 +153,12 @@ class Run:
             file, places = Path(findings["cells"]), path.resolve()
             files = [file, *(place / file for place in places.parents), places / file.name, places.parent / file.name]
             # The run's own file of cells has no values.
-            source = next((file for file in files if file.exists() and file.resolve() != places / RUN_CELLS), None)
-        learned = ad.read_h5ad(path / RUN_CELLS)
+            source = next(
+                (file for file in files if file.exists() and file.resolve() != places / store.RUN_CELLS), None
+            )
+        learned = ad.read_h5ad(path / store.RUN_CELLS)
         entry = learned.uns.get(cls.key, {})
-        check_parts(entry, ("metric", "learner", "ensemble" if "ensemble" in entry else "history"), cls.key)
+        store.check_parts(entry, ("metric", "learner", "ensemble" if "ensemble" in entry else "history"), cls.key)
         if source is not None:
             with Source(source) as values:
                 missing = ~learned.obs_names.isin(values.obs.index)
@@ -178,10 +171,10 @@ class Run:
     @cached_property
     def predictor(self) -> ViewPredictor | None:
         """Views of an ensemble with the cells that its members compare; None for a single metric."""
-        file = None if self.folder is None else self.folder / RUN_PREDICTOR
+        file = None if self.folder is None else self.folder / store.RUN_PREDICTOR
         if file is not None and file.exists():
             return load_predictor(file).predictor_
-        predictor = predictor_of(self.entry, f"uns[{self.key!r}]['predictor']")
+        predictor = store.predictor_of(self.entry, f"uns[{self.key!r}]['predictor']")
         return None if predictor is None else predictor.predictor_
 
     @property
@@ -374,7 +367,7 @@ class Cohort:
         return np.array([numbers[label] for label in np.asarray(self.read.y).tolist()])
 
     def learner(self, **changes: Any) -> Any:
-        return stored_learner(self.run.entry, **changes)
+        return store.stored_learner(self.run.entry, **changes)
 
     @cached_property
     def cells(self) -> DrawnCells:
@@ -466,7 +459,7 @@ def collect(
         warnings=[*problems, *training_warnings(run)],
     )  # fmt: skip
     if run.results is not None:
-        n_top, repeats = min(N_TOP, len(run.stored.features)), f"{run.results.n_members} ensemble members"
+        n_top, repeats = min(store.N_TOP, len(run.stored.features)), f"{run.results.n_members} ensemble members"
         low, high = run.results.interval
         results.stability = Stability(low, high, run.results.selected, n_top, repeats)
         results.predictions = held_out_predictions(run.results)
@@ -1052,15 +1045,6 @@ def type_relevance(cohort: Cohort) -> dict[str, Any]:
         "types": types, "share": relevance.share, "low": low, "high": high, "relevance": relevance.relevance,
         "out_of_bag": relevance.out_of_bag, "certain": relevance.total_interval[0] > 0,
     }  # fmt: skip
-
-
-def type_composition(cohort: Cohort) -> pd.DataFrame:
-    """Return the mean share of each cell type in the samples of each label, a row per label."""
-    run = cohort.run
-    assert cohort.type_key is not None
-    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), cell_types_of(run.cells.obs, cohort.type_key))
-    shares = counts.div(counts.sum(axis=1), axis=0)
-    return shares.groupby(run.classes.reindex(shares.index).to_numpy()).mean()
 
 
 def type_bags(cohort: Cohort) -> tuple[list[str], list[str], list[Bag]]:
