@@ -98,7 +98,7 @@ def test_ordered_labels_are_tested_as_numbers():
     cohort = Cohort(run)
     numbers = dict(zip(run.results.samples, run.results.numbers, strict=True))
     assert cohort.target.tolist() == [numbers[name] for name in cohort.read.D.names]
-    assert cohort.strata is None
+    assert cohort.design["strata"] is None
 
 
 def test_baselines_are_those_a_user_would_try(run, monkeypatch):

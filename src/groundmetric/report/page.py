@@ -351,10 +351,6 @@ def smallest_p(test: dict[str, Any]) -> float:
     return max(1 / (1 + len(test["null"])), 1 / test["arrangements"])
 
 
-def n_cells(run: Run) -> int:
-    return int(run.cells.obs[f"{run.key}_sampled"].sum())
-
-
 def label_counts(run: Run) -> str:
     labels = run.stored.labels
     if run.has_numbers:

@@ -345,17 +345,12 @@ class Cohort:
         return Voting(min(NEIGHBORS, *(train.size for train, _ in self.splits)), class_weight=CLASS_WEIGHT)
 
     @property
-    def strata(self) -> list[Any] | None:
-        """Batch of each sample, if an ensemble compared labels within batches."""
-        key = self.run.stored.params.get("batch_key")
-        if key is None or self.run.results is None:
-            return None
-        return self.run.samples.obs[key].loc[list(map(str, self.read.D.names))].tolist()
-
-    @property
     def design(self) -> dict[str, Any]:
-        """Parameters of statistics that respect patients and batches."""
-        return {"groups": self.read.groups, "strata": self.strata}
+        """Patient of each sample, and its batch if an ensemble compared labels within batches."""
+        key, strata = self.run.stored.params.get("batch_key"), None
+        if key is not None and self.run.results is not None:
+            strata = self.run.samples.obs[key].loc[list(map(str, self.read.D.names))].tolist()
+        return {"groups": self.read.groups, "strata": strata}
 
     @property
     def target(self) -> np.ndarray:
@@ -454,6 +449,8 @@ def collect(
         obs = obs.assign(**{run.label_key: run.classes.reindex(obs.index)})
     distances = run.samples.obsp[f"{run.key}_distances"]
     problems, association = cohort_problems(obs, run.label_key, run.sample_key, run.group_key, distances=distances)
+    # A report has the groups of the run.
+    problems = [replace(n, text=f"{n.text}, and learn again") if "group_key" in n.remedy else n for n in problems]
     results = Results(
         cohort, find_axes(cohort), cell_relevance(cohort), gene_importance(run), association,
         warnings=[*problems, *training_warnings(run)],
