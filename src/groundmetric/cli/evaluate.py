@@ -17,11 +17,6 @@ from . import options as shared
 if TYPE_CHECKING:
     from .._anndata.cohort import Labelled
 
-# Keys of `baselines.standard`.
-BASELINES = (
-    "pseudobulk", "moments", "type-means", "composition", "embedding", "transport-kernel", "pseudobulk-5-nn",
-    "transport-5-nn",
-)  # fmt: skip
 METHODS = (
     "methods; the first is compared with all others (all). groundmetric: the ensemble with its classifier, as in learn "
     "and predict; ggml: one metric (GroundMetricLearner), 5-NN. Logistic regression on: pseudobulk (means), moments "
@@ -30,7 +25,6 @@ METHODS = (
 )
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
 LEARNED = ("groundmetric", "ggml")
-ALL = (*LEARNED, *BASELINES)
 # Classes have equal weight in the score and in the votes.
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 MAX_POINTS = 2000  # cells of either side of a split that are voted on at cell level
@@ -87,7 +81,7 @@ def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str
     from .._internal.tables import plain
     from ..evaluation import Voting, compare, folds, leave_one_group_out, shuffled
 
-    names = ALL if options.methods in (None, "all") else options.methods.split(",")
+    names = None if options.methods in (None, "all") else options.methods.split(",")
     if options.cv == "leave-one-group-out" and options.group is None:
         raise ValueError("--cv leave-one-group-out needs --group, the column of obs that holds the groups")
     shared.log(f"reading {options.cells}")
@@ -116,7 +110,7 @@ def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str
         rule = "with variance above the average" if cohort.rule == "variance" else f"the {cohort.rule} most variable"
         comparison.notes.append(f"features are chosen anew from the training samples of every split: {rule}")
     first, *others = comparison.methods
-    compared = [name for name in others if name in BASELINES] if first in LEARNED else []
+    compared = [name for name in others if name not in LEARNED] if first in LEARNED else []
     verdict = comparison.verdict(first, compared, SCORE) if compared else None
     if verdict is not None:
         comparison.notes.insert(0, verdict)
@@ -155,8 +149,8 @@ def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str
     )
 
 
-def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str, Any]:
-    """Methods by name: "groundmetric" (the ensemble), "ggml" (one metric), and the baselines.
+def make_methods(names: Sequence[str] | None, cohort: Labelled, seed: int) -> dict[str, Any]:
+    """Return methods by name, None for all: "groundmetric" (the ensemble), "ggml" (one metric), and the baselines.
 
     >>> import groundmetric as gm
     >>> from groundmetric._anndata.cohort import Labelled
@@ -174,9 +168,9 @@ def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str,
         "ggml": GroundMetricLearner(random_state=seed),
         **baselines.standard(annotation=annotation, random_state=seed),
     }
-    unknown = [name for name in names if name not in methods]
-    if unknown or not names:
-        raise ValueError(f"no method is called {(*unknown, '')[0]!r}: expected some of {', '.join(methods)}")
+    names = list(methods) if names is None else names
+    if unknown := [name for name in names if name not in methods]:
+        raise ValueError(f"no method is called {unknown[0]!r}: expected some of {', '.join(methods)}")
     chosen = {name: methods[name] for name in names}
     return chosen if cohort.rule is None else {name: SelectedFeatures(m, cohort.rule) for name, m in chosen.items()}
 

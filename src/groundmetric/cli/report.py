@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
+import re
 from pathlib import Path
 from typing import Any
 
 from . import options as shared
-
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def seconds(text: str) -> float:
@@ -18,12 +16,9 @@ def seconds(text: str) -> float:
     >>> seconds("90s"), seconds("5m"), seconds("1.5h")
     (90.0, 300.0, 5400.0)
     """
-    amount, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        value = shared.number(amount) * _UNITS[unit]
-    except argparse.ArgumentTypeError:
-        value = 0.0
-    if not 0 < value < math.inf:
+    amount = re.fullmatch(r"(\d+\.?\d*)([smh]?)", text)
+    value = float(amount[1]) * {"m": 60, "h": 3600}.get(amount[2], 1) if amount else 0.0
+    if value <= 0.0:
         raise argparse.ArgumentTypeError(f"expected a time such as 90s, 5m or 1h, not {text!r}")
     return value
 
