@@ -123,7 +123,12 @@ class Run:
         self.is_ordered = str(self.learner.get("target", "classes")) == "ordered"  # numbers or ordered categories
         self.has_numbers = self.is_ordered and self.stored.labels.dtype.kind in "biuf"
         self.is_expression = params.get("use_rep") is None
+        # Name of a feature in texts; a small panel may hold other features than genes.
+        n_features = int(self.entry.get("features", {}).get("n_features", PANEL + 1))
+        self.feature = "dimension" if not self.is_expression else "gene" if n_features > PANEL else "feature"
         self.drawn = self.cells.obs[f"{self.key}_sampled"].to_numpy(dtype=bool)  # cells that were learned from
+        # Columns of `samples.obs` that learning added.
+        self.own_columns = [name for name in self.samples.obs.columns if str(name).startswith(f"{self.key}_")]
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], cells: str | os.PathLike[str] | None = None) -> Run:
@@ -134,9 +139,9 @@ class Run:
         exists.
         """
         path = Path(folder)
-        for name in (FINDINGS, store.RUN_CELLS, SAMPLES):
-            if not (path / name).is_file():
-                raise ParameterError("run", os.fspath(folder), f", which is not a run of groundmetric learn: no {name}")
+        for part in (FINDINGS, store.RUN_CELLS, SAMPLES):
+            if not (path / part).is_file():
+                raise ParameterError("run", os.fspath(folder), f", which is not a run of groundmetric learn: no {part}")
         title = repr(str(path / FINDINGS))
         try:
             findings = json.loads((path / FINDINGS).read_text())
@@ -150,12 +155,11 @@ class Run:
             raise ValueError(f"{title} of groundmetric {version} lacks {lacking[0]!r}: run groundmetric learn again")
         source = None if cells is None else Path(cells)
         if source is None:
-            file, places = Path(findings["cells"]), path.resolve()
-            files = [file, *(place / file for place in places.parents), places / file.name, places.parent / file.name]
+            name, root = Path(findings["cells"]), path.resolve()
+            files = [name, *(parent / name for parent in root.parents), root / name.name, root.parent / name.name]
             # The run's own file of cells has no values.
-            source = next(
-                (file for file in files if file.exists() and file.resolve() != places / store.RUN_CELLS), None
-            )
+            files = [file for file in files if file.exists() and file.resolve() != root / store.RUN_CELLS]
+            source = files[0] if files else None
         learned = ad.read_h5ad(path / store.RUN_CELLS)
         entry = learned.uns.get(cls.key, {})
         store.check_parts(entry, ("metric", "learner", "ensemble" if "ensemble" in entry else "history"), cls.key)
@@ -163,8 +167,8 @@ class Run:
             with Source(source) as values:
                 missing = ~learned.obs_names.isin(values.obs.index)
             if missing.any():
-                name = str(learned.obs_names[missing][0])
-                problem = f", which lacks {int(missing.sum())} of the {missing.size} cells of the run, e.g. {name!r}"
+                first = str(learned.obs_names[missing][0])
+                problem = f", which lacks {int(missing.sum())} of the {missing.size} cells of the run, e.g. {first!r}"
                 raise ParameterError("cells", str(source), problem)
         return cls(learned, ad.read_h5ad(path / SAMPLES), source, findings, path)
 
@@ -176,18 +180,6 @@ class Run:
             return load_predictor(file).predictor_
         predictor = store.predictor_of(self.entry, f"uns[{self.key!r}]['predictor']")
         return None if predictor is None else predictor.predictor_
-
-    @property
-    def feature(self) -> str:
-        """Name of a feature in texts; a small panel may hold other features than genes."""
-        if not self.is_expression:
-            return "dimension"
-        return "gene" if int(self.entry.get("features", {}).get("n_features", PANEL + 1)) > PANEL else "feature"
-
-    @property
-    def own_columns(self) -> list[str]:
-        """Columns of `samples.obs` that learning added."""
-        return [name for name in self.samples.obs.columns if str(name).startswith(f"{self.key}_")]
 
     @cached_property
     def classes(self) -> pd.Series:
