@@ -32,7 +32,18 @@ def test_learned_on_four_donors_the_others_are_told_apart(tmp_path):
     adata[first].write_h5ad(tmp_path / "cells.h5ad")
     adata[~first].write_h5ad(tmp_path / "new.h5ad")
 
-    learn = ["learn", tmp_path / "cells.h5ad", "--sample", "sample", "--label", "label", "--cells-per-sample", 100]
+    learn = [
+        "learn",
+        tmp_path / "cells.h5ad",
+        "--sample",
+        "sample",
+        "--label",
+        "label",
+        "--cells-per-sample",
+        50,
+        "--genes",
+        500,
+    ]
     done = groundmetric(*learn, "-o", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr
     findings = json.loads(done.stdout)

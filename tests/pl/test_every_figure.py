@@ -10,7 +10,6 @@ from matplotlib.colors import same_color
 
 from groundmetric import pl
 from groundmetric.interpret import flow
-from groundmetric.pl.style import percent
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, POSITIONS, VIEWS, D, y
 
@@ -30,8 +29,6 @@ PLOTS = {
     "heatmap with long names": partial(pl.heatmap, DISTANCES, y, names=[f"sample {k} of 12" for k in y]),
     "clustermap": partial(pl.clustermap, DISTANCES, y, names=D.names),
     "confusion": partial(pl.confusion, y, np.roll(y, 1)),
-    "components": partial(pl.components, BROAD),
-    "scores": partial(pl.scores, {"a": (0.5, 0.4, 0.6)}),
     "flow": partial(pl.flow, FLOW),
 }
 every_plot = pytest.mark.parametrize("plot", PLOTS.values(), ids=PLOTS.keys())
@@ -129,13 +126,3 @@ def test_a_long_legend_makes_a_higher_figure_not_a_smaller_plot():
     for ax in (short, long):
         ax.figure.canvas.draw()
     assert long.get_window_extent().height > 0.7 * short.get_window_extent().height
-
-
-def test_axes_of_another_style_are_brought_into_this_one(ax):
-    pl.embedding(DISTANCES, y, ax=ax)
-    assert ax.xaxis.label.get_fontsize() == 8
-    assert not ax.spines["top"].get_visible()
-
-
-def test_percent_never_rounds_up_to_all():
-    assert [percent(share) for share in (0.0, 0.12345, 0.999999, 1.0)] == ["0.0%", "12.3%", ">99.9%", "100%"]

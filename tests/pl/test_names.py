@@ -31,17 +31,23 @@ def marks(ax):
     return {c.get_gid(): np.sort(c.get_offsets()[:, 0]).round(6).tolist() for c in ax.collections if c.get_gid()}
 
 
-@pytest.mark.parametrize("y", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("shuffled", [False, True], ids=["columns in order", "columns shuffled"])
-def test_embedding_and_heatmap(y, shuffled):
+DRAWS = (gm.pl.heatmap, gm.pl.clustermap)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Marks and images of arrays without names."""
+    plain = DISTANCES.to_numpy(), Y.to_numpy()
+    return marks(gm.pl.embedding(*plain)), [draw(*plain, names=False).images[0].get_array() for draw in DRAWS]
+
+
+@pytest.mark.parametrize(("y", "shuffled"), [*zip(FORMS.values(), [False, True] * 2, strict=True)], ids=FORMS)
+def test_embedding_and_heatmap(y, shuffled, expected):
     distances = DISTANCES[[NAMES[i] for i in ORDER]] if shuffled else DISTANCES
-    expected = marks(gm.pl.embedding(DISTANCES.to_numpy(), Y.to_numpy(), show=False))
-    assert marks(gm.pl.embedding(distances, y, show=False)) == expected
-    for draw in (gm.pl.heatmap, gm.pl.clustermap):
-        image = draw(distances, y, show=False).images[0].get_array()
-        np.testing.assert_array_equal(image, draw(DISTANCES.to_numpy(), Y.to_numpy(), show=False).images[0].get_array())
-        several = draw(distances, {"condition": y, "again": Y.iloc[ORDER]}, show=False).images[0].get_array()
-        np.testing.assert_array_equal(several, image)
+    assert marks(gm.pl.embedding(distances, y)) == expected[0]
+    for draw, image in zip(DRAWS, expected[1], strict=True):
+        for labels in (y, {"condition": y, "again": Y.iloc[ORDER]}):
+            np.testing.assert_array_equal(draw(distances, labels, names=False).images[0].get_array(), image)
 
 
 def test_names_of_rows_are_shown_and_masks_go_by_name():

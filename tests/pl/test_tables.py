@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
-from matplotlib.colors import same_color, to_hex
+from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
@@ -144,74 +144,6 @@ def test_samples_without_a_label_are_shown_as_such(samples):
         assert "no label" in colours_by_name(ax)
 
 
-def test_cells_of_one_colour_on_given_axes_and_of_several_in_panels(cells):
-    adata, _ = cells
-    ax = plt.figure().add_subplot()
-    assert pl.cells(adata, color="condition", ax=ax) is ax
-    panels = pl.cells(adata, color=["condition", "cell_type", "score", "GENE3"])
-    assert [panel.get_title(loc="left") for panel in panels] == ["condition", "cell_type", "score", "GENE3"]
-    assert len({panel.figure for panel in panels}) == 1
-    for panel in panels:
-        assert len(panel.collections[0].get_offsets()) == 200
-    drawn = np.asarray(panels[3].collections[0].get_array())
-    assert_allclose(np.sort(drawn), np.sort(adata.X[:, 3]))
-
-
-def test_cells_without_umap_are_on_the_principal_axes_of_the_learned_space(cells):
-    adata, _ = cells
-    marks = pl.cells(adata, color="condition").collections[0]
-    learned = adata.obsm["X_groundmetric"]
-    drawn = np.asarray(marks.get_offsets())
-    assert_allclose(np.sort(cdist(drawn, drawn), axis=None), np.sort(cdist(learned, learned), axis=None), atol=1e-9)
-    adata.obsm["X_umap"] = np.arange(400.0).reshape(200, 2)
-    assert pl.cells(adata, color="condition").get_xlabel() == "UMAP 1"
-    assert pl.cells(adata, color="condition", basis="groundmetric").get_xlabel().startswith("learned axis 1 (")
-
-
-def test_cells_on_a_line_have_a_row_for_each_class(cells):
-    adata, _ = cells
-    adata.obsm["X_groundmetric"] = np.column_stack([np.arange(200.0), np.zeros(200)])
-    ax = pl.cells(adata, color="condition")
-    drawn = np.asarray(ax.collections[0].get_offsets())
-    first = drawn[:, 0] < 0  # the places are centred, and the first half of the cells is of the first class
-    assert_allclose(np.sort(drawn[:, 0]), np.arange(200.0) - 99.5, atol=1e-9)
-    assert drawn[first, 1].min() > drawn[~first, 1].max()
-    assert ax.get_ylabel() == ""
-    assert len(pl.cells(adata, color="score").collections[0].get_offsets()) == 200
-
-
-def test_each_cell_has_the_colour_of_its_class(cells):
-    adata, _ = cells
-    adata.obsm["X_umap"] = np.arange(400.0).reshape(200, 2)
-    adata.uns["condition_colors"] = np.array(["#123456", "#654321"])
-    marks = pl.cells(adata, color="condition").collections[0]
-    rows = (np.asarray(marks.get_offsets())[:, 0] / 2).astype(int)
-    expected = np.where(rows < 100, "#123456", "#654321")
-    assert all(same_color(shade, colour) for shade, colour in zip(marks.get_facecolor(), expected, strict=True))
-
-
-def test_many_classes_are_numbered_on_the_map_and_in_the_legend(cells):
-    ax = pl.cells(cells[0], color="cell_type")
-    assert [text.get_text() for text in ax.texts] == [str(k + 1) for k in range(10)]
-    assert next(iter(colours_by_name(ax))) == "1 type 0"
-    assert len(pl.cells(cells[0], color="condition").texts) == 0
-
-
-def test_long_legends_beside_a_map_make_a_higher_figure_and_fit_small_axes():
-    labels = [f"a cell type with a rather long name {k % 30}" for k in range(300)]
-    adata = anndata.AnnData(obs=pd.DataFrame({"type": labels}, index=map(str, range(300))))
-    adata.obsm["X_umap"] = np.random.RandomState(0).normal(size=(300, 2))
-    ax = pl.cells(adata, color="type")
-    small = plt.figure(figsize=(3, 2), layout="constrained").add_subplot()
-    for drawn in (ax, pl.cells(adata, color="type", ax=small)):
-        drawn.figure.canvas.draw()
-        height = drawn.figure.get_size_inches()[1] * drawn.figure.dpi
-        legend = drawn.get_legend().get_window_extent()
-        assert legend.y0 >= -1
-        assert legend.y1 <= height + 1
-    assert ax.figure.get_size_inches()[1] > 4
-
-
 def test_importance_reads_var_and_the_intervals_of_members(cells):
     adata, metric = cells
     ax = pl.importance(adata, n=5)
@@ -279,8 +211,7 @@ def test_cells_have_no_distances_between_samples(cells):
     assert plt.get_fignums() == []
 
 
-def test_the_label_that_was_learned_is_the_colour_unless_another_is_named(cells, samples):
-    assert set(colours_by_name(pl.cells(cells[0]))) == {"a", "b"}
+def test_the_label_that_was_learned_is_the_colour_unless_another_is_named(samples):
     samples.uns["groundmetric"] = {"params": {"label_key": "condition"}}
     for draw in (pl.embedding, pl.heatmap, pl.clustermap):
         assert set(colours_by_name(draw(samples))) == {"sick", "healthy"}
@@ -317,7 +248,6 @@ def test_a_metric_on_a_representation_has_its_dimensions_as_features(original):
     names = {text.get_text() for text in pl.importance(adata).get_yticklabels()}
     assert names == {"X_two_0", "X_two_1"}
     assert pl.ellipse(adata).get_xlabel() == "X_two_0 (relative weight × spread)"
-    assert len(pl.components(adata).get_yticklabels()) == 2
 
 
 def test_ellipse_of_adata_draws_two_genes_or_says_why_not(cells):
@@ -329,19 +259,10 @@ def test_ellipse_of_adata_draws_two_genes_or_says_why_not(cells):
     assert_allclose((drawn.width, drawn.height, drawn.angle), (expected.width, expected.height, expected.angle))
 
 
-def test_components_and_history_of_adata_are_those_of_the_metric(cells):
-    adata, metric = cells
-    stored, learned = pl.components(adata, n=30).images[0], pl.components(metric, n=30).images[0]
-    assert_allclose(stored.get_array(), learned.get_array(), atol=1e-9)
-    assert_allclose(pl.history(adata).lines[0].get_ydata(), [90, 40])
-
-
 def test_adata_is_left_as_it_is(cells, samples):
     adata, _ = cells
     before, of_samples = adata.copy(), samples.copy()
-    pl.cells(adata, color=["cell_type", "condition"])
     pl.importance(adata)
-    pl.components(adata)
     pl.embedding(samples, color="batch")
     pl.heatmap(samples, color=["batch", "condition"], order="clusters")
     for after, copy in ((adata, before), (samples, of_samples)):
@@ -358,11 +279,12 @@ def test_adata_is_left_as_it_is(cells, samples):
         (lambda a: pl.embedding(a, color="batch", basis="tsne"), r"adata.obsm has no 'tsne': it has \['X_umap'\]"),
         (lambda a: pl.heatmap(a, color="age"), r"adata.obs\['age'\] holds numbers, but classes are needed"),
         (lambda a: pl.heatmap(a, color="batch", key="other"), "adata.obsp has no 'other_distances'"),
-        (lambda a: pl.cells(a, color=[]), "color is missing"),
-        (lambda a: pl.cells(a), "color is missing: name a column of adata.obs, which has .*, or a gene"),
-        (lambda a: pl.cells(a, color=["age", "batch"], ax=plt.figure().add_subplot()), "ax has 1 axes for 2 colours"),
+        (lambda a: pl.embedding(a, color=[]), "color is missing"),
+        (
+            lambda a: pl.embedding(a, color=["age", "batch"], ax=plt.figure().add_subplot()),
+            "ax has 1 axes for 2 colours",
+        ),
         (lambda a: pl.importance(a), "adata.var has no 'groundmetric_importance'"),
-        (lambda a: pl.components(a), "adata.uns has no 'groundmetric'"),
         (lambda a: pl.ellipse(a), "adata.uns has no 'groundmetric'"),
         (lambda a: pl.history(a), "adata.uns has no 'groundmetric'"),
     ],
@@ -373,16 +295,9 @@ def test_what_is_not_there_is_an_error_that_says_what_is(samples, draw, message)
 
 
 def test_an_error_leaves_no_figure_behind(samples):
-    for draw in (pl.embedding, pl.heatmap, pl.clustermap, pl.cells):
+    for draw in (pl.embedding, pl.heatmap, pl.clustermap):
         with pytest.raises(ValueError, match="nonsense"):
             draw(samples, color="nonsense")
         with pytest.raises(ValueError, match="nonsense"):
             draw(samples, color=["batch", "nonsense"])
     assert plt.get_fignums() == []
-
-
-def test_cells_need_places(cells):
-    adata, _ = cells
-    del adata.obsm["X_groundmetric"]
-    with pytest.raises(ValueError, match=r"adata.obsm has neither 'X_umap' nor 'X_groundmetric': name a basis of \[\]"):
-        pl.cells(adata, color="condition")

@@ -1,5 +1,7 @@
 """A run with hostile names, and its report."""
 
+import html
+import re
 import warnings
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric._internal.tables import visible
+from groundmetric.report.page import render
 
 
 def pytest_collection_modifyitems(items):
@@ -41,6 +44,15 @@ def hostile_cohort():
     obs["<u>batch"] = obs["condition"].astype(str)
     cohort.var_names = [f"{name}{SCRIPT}" if name == "PROG01" else f"{name}'\"&" for name in cohort.var_names]
     return cohort
+
+
+def cards_of(page):
+    """Value and lines of the cards of a page, by title."""
+    cards = {}
+    for content in re.findall(r'<a class="card.*?</a>', render(page), re.DOTALL):
+        title, value, *lines = map(html.unescape, re.findall("<span[^>]*>(.*?)</span>", content))
+        cards[title] = value, lines
+    return cards
 
 
 @pytest.fixture(scope="session")

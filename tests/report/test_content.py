@@ -10,21 +10,22 @@ from groundmetric.report.page import (
     Column,
     Field,
     Table,
-    cards_of,
     confusion_table,
     contrast,
     describe_errors,
     draw_samples,
     make_page,
     name_positions,
+    render,
     sample_map,
     sample_table,
     smallest_p,
 )
-from groundmetric.report.results import collect
-from groundmetric.report.run import Predictions, Run
+from groundmetric.report.results import Run, collect, held_out_classes, held_out_predictions
 
-PREDICTIONS = Predictions.of_probabilities(
+from .conftest import cards_of
+
+PREDICTIONS = held_out_classes(
     ["S1", "S2", "S3", "S4"],
     ["ill", "ill", "well", "well"],
     np.array([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.4, 0.6]]),
@@ -36,14 +37,14 @@ def test_confusion_matrix_counts_samples_by_label_and_prediction():
     table = confusion_table(PREDICTIONS, "state")
     assert [field.name for field in table.fields] == ["state", "predicted ill", "predicted well", "correct"]
     assert table.rows == [["ill", 1, 1, 0.5], ["well", 0, 2, 1.0]]
-    assert PREDICTIONS.probability == [0.9, 0.7, 0.8, 0.6]
+    assert PREDICTIONS["probability"] == [0.9, 0.7, 0.8, 0.6]
 
 
 def test_errors_are_named():
     assert describe_errors(PREDICTIONS) == ["Held-out errors: S2 (ill, predicted well)."]
-    right = Predictions(["a"], ["ill"], ["ill"], [1.0], ["ill", "well"])
+    right = held_out_classes(["a"], ["ill"], np.array([[1.0, 0.0]]), ["ill", "well"])
     assert describe_errors(right) == ["All held-out predictions are correct."]
-    wrong = Predictions(list("abcdef"), ["ill"] * 6, ["well"] * 6, None, ["ill", "well"])
+    wrong = held_out_classes(list("abcdef"), ["ill"] * 6, np.array([[0.0, 1.0]] * 6), ["ill", "well"])
     assert describe_errors(wrong)[0].endswith("d (ill, predicted well) and 2 more.")
 
 
@@ -55,7 +56,7 @@ def run():
 
 
 def test_every_sample_has_a_held_out_prediction_and_its_probability(run):
-    samples = sample_map(run, Predictions.of_ensemble(run.results))
+    samples = sample_map(run, held_out_predictions(run.results))
     table = sample_table(samples)
     names = [field.name for field in table.fields]
     held_out = dict(zip(run.results.samples, run.results.held_out, strict=True))
@@ -69,14 +70,14 @@ def test_every_sample_has_a_held_out_prediction_and_its_probability(run):
 
 def test_cards_show_the_key_figures(run):
     results = collect(run, evaluation=False)
-    titles = {card.title: card for card in cards_of(results)}
+    titles = cards_of(make_page(results))
     assert list(titles) == ["Held-out balanced accuracy", "p-value", "Cohort", "Significant features", "Warnings"]
-    assert titles["Held-out balanced accuracy"].value == f"{run.results.scores['balanced_accuracy']:.2f}"
-    assert titles["p-value"].value == "–"
-    assert titles["Cohort"].value == "8 samples"
-    assert titles["Cohort"].lines[0] == "4 control and 4 disease"
-    assert titles["Warnings"].value == str(len(results.warnings))
-    assert titles["Warnings"].warning
+    assert titles["Held-out balanced accuracy"][0] == f"{run.results.scores['balanced_accuracy']:.2f}"
+    assert titles["p-value"][0] == "–"
+    assert titles["Cohort"][0] == "8 samples"
+    assert titles["Cohort"][1][0] == "4 control and 4 disease"
+    assert titles["Warnings"][0] == str(len(results.warnings))
+    assert '<a class="card warning" href="#warnings">' in render(make_page(results))
 
 
 def test_similar_samples_are_adjacent_in_the_matrix(run):
@@ -128,7 +129,7 @@ def test_predicted_numbers_are_shown_without_a_confusion_matrix():
     cells.obs["age"] = 20.0 + 5 * cells.obs["sample"].cat.codes.to_numpy()
     gm.tl.learn(cells, "sample", "age", target="ordered", n_members=1, max_epochs=1, genes="all")
     run = Run(cells, gm.tl.samples(cells), cells, {})
-    predictions = Predictions.of_ensemble(run.results)
+    predictions = held_out_predictions(run.results)
     assert confusion_table(predictions, "age") is None
     assert describe_errors(predictions) == []
     (column,) = [column for column in sample_map(run, predictions).columns if column.name == PREDICTED]
@@ -156,5 +157,5 @@ def test_ordered_text_labels_are_shown_from_low_to_high():
     assert samples.columns[0].values == ["none", "mild", "severe"]
     assert samples.columns[0].text(0) == run.samples.obs["condition"].iloc[0]
     page = make_page(collect(run, evaluation=False))
-    assert page.cards[2].lines[0] == "4 none, 4 mild and 4 severe"
+    assert cards_of(page)["Cohort"][1][0] == "4 none, 4 mild and 4 severe"
     assert page.genes.caption == "All 60 features"

@@ -10,16 +10,16 @@ from groundmetric.ensemble.members import TransportView
 from groundmetric.report.page import describe_types, gene_table, make_page, type_table
 from groundmetric.report.results import (
     MAX_AXES,
+    Cohort,
+    Run,
     cell_relevance,
     collect,
-    draw_cells,
     gene_cell_types,
     gene_importance,
     patient_changes,
     study_plan,
     type_bags,
 )
-from groundmetric.report.run import Cohort, Run, Steps
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def results(run):
 def test_genes_of_the_programme_are_higher_in_disease_and_differ_in_their_cell_type(run):
     genes = [f"PROG{k:02d}" for k in range(1, 11)]
     assert set(gene_importance(run).loc[genes, "highest"]) == {"disease"}
-    types = gene_cell_types(Cohort(run, None), "cell_type", genes, Steps())
+    types = gene_cell_types(Cohort(run, "cell_type"), genes)
     assert types == dict.fromkeys(genes, run.cells.uns["truth"]["programme_type"])
 
 
@@ -70,8 +70,8 @@ def test_the_first_axis_has_the_genes_and_the_cell_type_of_the_programme(results
 
 
 def test_relevance_is_computed_for_the_drawn_cells(run):
-    drawn = draw_cells(run)
-    relevance = cell_relevance(run, drawn, "cell_type", Steps())
+    cohort = Cohort(run, "cell_type")
+    drawn, relevance = cohort.cells, cell_relevance(cohort)
     assert np.array_equal(np.flatnonzero(np.isfinite(relevance)), np.sort(drawn.places))
     active = run.cells.obs["programme"].to_numpy(dtype=bool)
     assert np.nanmean(relevance[active]) > np.nanmean(relevance[~active])
@@ -80,7 +80,7 @@ def test_relevance_is_computed_for_the_drawn_cells(run):
 
 def test_cell_types_of_members_are_those_of_their_cells(run, results):
     """Values identify cells: the type of each can be looked up in the file."""
-    types, names, bags = type_bags(run, draw_cells(run), "cell_type")
+    types, names, bags = type_bags(Cohort(run, "cell_type"))
     views = [view for _, view in run.predictor.views if isinstance(view, TransportView)]
     members = [member for view in views for member in view.members]
     assert len(bags) == len(members) > 1
@@ -112,7 +112,7 @@ def test_cell_types_get_no_share_of_an_uncertain_difference(results, run):
 
 
 def test_changes_of_the_clearest_patients_are_the_programme_in_its_cell_type(run, results):
-    changes = patient_changes(Cohort(run, None, "cell_type"), Steps())
+    changes = patient_changes(Cohort(run, "cell_type"))
     held_out = dict(zip(run.results.samples, run.results.held_out.max(axis=1), strict=True))
     assert [patient["label"] for patient in changes] == ["control", "disease"]
     assert {patient["patient"] for patient in changes} <= set(held_out)
@@ -130,7 +130,7 @@ def test_changes_of_the_clearest_patients_are_the_programme_in_its_cell_type(run
 
 
 def test_the_plan_extrapolates_from_the_cohort(run, results):
-    plan = study_plan(Cohort(run, None, "cell_type"), Steps())
+    plan = study_plan(Cohort(run, "cell_type"))
     table = make_page(dataclasses.replace(results, plan=plan)).plan
     assert table.rows[0][0] == 12  # the patients of the cohort
     assert all(low <= value <= high for row in table.rows for value, low, high in (row[2], row[4]))

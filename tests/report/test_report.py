@@ -17,10 +17,9 @@ from groundmetric import cli
 from groundmetric._anndata.cohort import Note, cohort_problems
 from groundmetric._internal.validation import ParameterError
 from groundmetric.report.page import describe_prediction, make_page, prose, render
-from groundmetric.report.results import collect, training_warnings
-from groundmetric.report.run import Evaluation, Run, Steps
+from groundmetric.report.results import Evaluation, Run, Steps, collect, training_warnings
 
-from .conftest import NAMES, SCRIPT
+from .conftest import NAMES, SCRIPT, cards_of
 
 pytestmark = pytest.mark.usefixtures("fewer_permutations")
 
@@ -157,12 +156,13 @@ def test_hidden_characters_of_names_are_shown(written):
 
 
 def test_an_interrupted_training_and_one_that_did_not_converge_are_warnings(runs):
-    run = runs["ggml"]
-    entry = {**run.entry, "converged": False, "history": {**run.entry["history"], "active": np.array([0.5])}}
-    run.cells.uns["other"] = entry
-    interrupted = Run(run.cells, run.samples, None, {"interrupted": True}, key="other")
+    run, cells = runs["ggml"], runs["ggml"].cells.copy()
+    cells.uns["groundmetric"] = {
+        **run.entry, "converged": False, "history": {**run.entry["history"], "active": np.array([0.5])},
+    }  # fmt: skip
+    interrupted = Run(cells, run.samples, None, {"interrupted": True})
     assert [note.title for note in training_warnings(interrupted)] == ["Training was interrupted"]
-    (note,) = training_warnings(Run(run.cells, run.samples, None, {}, key="other"))
+    (note,) = training_warnings(Run(cells, run.samples, None, {}))
     assert (note.title, list(note.remedy)) == ("Training did not converge", ["max_epochs"])
 
 
@@ -220,6 +220,13 @@ def test_there_is_one_score_everywhere(runs):
     assert (evaluation.learned["method"], evaluation.learned["value"]) == ("groundmetric", scores["balanced_accuracy"])
     assert f"balanced accuracy {scores['balanced_accuracy']:.2f}" in page.summary["Prediction"]
     assert evaluation.test["score"] == "log_probability"
+    assert len(evaluation.test["null"]) == 3
+    value, lines = cards_of(page)["Held-out balanced accuracy"]
+    assert value == f"{scores['balanced_accuracy']:.2f}"
+    assert lines[1] == f"guessing 0.50, best baseline {evaluation.best_baseline['value']:.2f}"
+    p_value = f"{evaluation.test['p']:.2g}"
+    assert cards_of(page)["p-value"] == (p_value, ["3 permutations of the labels", "smallest attainable: 0.25"])
+    assert f"p = {evaluation.test['p']:.2g}, 3 permutations" in page.summary["Prediction"]
     np.testing.assert_array_equal(page.samples.distances, run.samples.obsp["groundmetric_distances"])
     names = [field.name for field in page.genes.fields]
     low, high = run.results.interval
@@ -243,9 +250,9 @@ def test_a_single_metric_is_refitted_and_scored_in_folds(runs, capsys):
     counts = [row[1:-1] for row in page.confusion.rows]
     right = np.mean([row[k] / sum(row) for k, row in enumerate(counts)])
     assert right == pytest.approx(results.evaluation.learned["value"])
-    assert "refitting 20 times" in capsys.readouterr().err
+    assert "refitting to bootstrap samples" in capsys.readouterr().err
     assert "training samples" in page.samples.caption
-    assert page.settings["Training"]["Epochs"] == "5"
+    assert "<dt>Epochs</dt><dd>5</dd>" in render(page)
     assert "20 refits" in page.summary["Genes"]
     assert "Course" in render(page)
 
@@ -291,7 +298,7 @@ def scored(value, p_lead, p_chance, arrangements=10**6):
              "lead_low": -0.1, "lead_high": 0.3, "p": p_lead}  # fmt: skip
     first = {"method": "groundmetric", "status": "ok", "value": value, "low": 0.4, "high": 0.9}
     test = {"p": p_chance, "null": [0.5] * 99, "arrangements": arrangements}
-    return Evaluation("balanced_accuracy", 0.5, [first, baseline], "", None, test, [])
+    return Evaluation("balanced_accuracy", 0.5, [first, baseline], "", None, [], test)
 
 
 def test_conclusions_are_honest(runs):

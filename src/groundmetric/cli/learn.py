@@ -6,6 +6,7 @@ import argparse
 import os
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ TOP = 10
 
 def add(commands: Any) -> None:
     command = shared.add_command(
-        commands, run, "learn", "learn a metric under which samples of one label are close, from an .h5ad file",
+        commands, "learn", "learn a metric under which samples of one label are close, from an .h5ad file",
         "groundmetric learn cells.h5ad --sample sample --label disease --group patient -o run",
     )  # fmt: skip
     shared.add_options(command, "cells", "sample", "label", "group")
@@ -46,35 +47,28 @@ def add(commands: Any) -> None:
     shared.add_options(command, "jobs", "replace")
 
 
-def run(options: argparse.Namespace) -> None:
-    checkpoints = _check_checkpoint(options.checkpoint, options.output)
-    with shared.new_folder(
-        options.output, replace=options.replace, inputs=[options.cells], beside=checkpoints
-    ) as folder:
-        findings = _learn(options, folder)
-        shared.write_findings(folder, findings)
-    shared.print_findings(findings, summary(findings), as_json=options.json)
-    shared.log(f"wrote {', '.join(findings['files'])} to {options.output}")
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    beside = []
+    if options.checkpoint is not None:  # an error if it would replace another file
+        from ..learning.checkpoint import check_path
+
+        before = check_path(options.checkpoint)
+        if os.path.realpath(os.path.dirname(os.path.abspath(options.checkpoint))) == os.path.realpath(options.output):
+            beside = [os.path.basename(options.checkpoint), before.name]
+    findings = shared.write_run(options, partial(_learn, options), [options.cells], beside)
     if findings["interrupted"]:
         advice = "" if options.checkpoint is None else "; the same command with --replace continues from there"
-        raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{advice}")
-
-
-def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
-    """Raise if a checkpoint would replace another file; return its names in the output folder."""
-    if checkpoint is None:
-        return []
-    from ..learning.checkpoint import check_path
-
-    before = check_path(checkpoint)
-    is_in_output = os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(output)
-    return [os.path.basename(checkpoint), before.name] if is_in_output else []
+        options.ended = f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{advice}"
+    return findings
 
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    from .. import __version__, get, tl
+    import anndata as ad
+
+    from .. import get, tl
     from .._anndata.cohort import find_column
     from .._anndata.source import Source
+    from .._anndata.store import RUN_PREDICTOR, predictor_of
 
     if options.cell_type is not None:  # an error before the long work
         with Source(options.cells) as source:
@@ -92,16 +86,28 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         n_cells=options.cells_per_sample, random_state=options.seed, n_jobs=options.jobs, verbose=1,
         **{name: value for name, value in parameters.items() if value is not None},
     )  # fmt: skip
-    learned = time.perf_counter() - started
+    seconds = time.perf_counter() - started
     entry = cells.uns["groundmetric"]
     course = _course(entry)
-    shared.log(f"learned in {learned:.1f} s; computing distances between {cells.obs[options.sample].nunique()} samples")
+    shared.log(f"learned in {seconds:.1f} s; computing distances between {cells.obs[options.sample].nunique()} samples")
     samples = tl.samples(cells, cell_type_key=options.cell_type, n_jobs=options.jobs, verbose=1)
     shared.log("writing")
-    files = _write(folder, cells, samples)
+    files = ["cells.h5ad", "samples.h5ad", "metric.gm", "importance.csv", "distances.csv", shared.FINDINGS]
+    predictor = predictor_of(entry, RUN_PREDICTOR)
+    if predictor is not None:
+        predictor.save(folder / RUN_PREDICTOR)
+        files.insert(3, RUN_PREDICTOR)
+    get.metric(cells).save(folder / "metric.gm")
+    # The values of the cells are not copied: later commands read them from the original file.
+    results = {part: dict(getattr(cells, part)) for part in ("obsm", "varm", "uns")}
+    results["uns"]["groundmetric"] = {name: entry[name] for name in entry if name != "predictor"}
+    ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
+    samples.write_h5ad(folder / "samples.h5ad")
+    shared.write_frame(folder / "importance.csv", get.importance(cells), "feature")
+    shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
+    counts = Counter(map(str, entry["labels"]["labels"].tolist()))
+    labels = dict.fromkeys([*map(str, entry["params"].get("order", ())), *counts])  # ordered labels from low to high
     return {
-        "groundmetric": __version__,
-        "command": "learn",
         "cells": str(options.cells),
         "params": plain(dict(entry["params"])),
         "learner": plain(dict(entry["learner"])),
@@ -110,19 +116,13 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "n_features": len(entry["metric"]["features"]),
         "features": entry["features"],
         "n_samples": samples.n_obs,
-        "labels": _label_counts(entry),
+        "labels": {label: counts[label] for label in labels if label in counts},
         "cell_numbers": plain(dict(entry["cell_numbers"])),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
-        "seconds": round(learned, 3),
+        "seconds": round(seconds, 3),
         "files": files,
-    }  # fmt: skip
-
-
-def _label_counts(entry: dict[str, Any]) -> dict[str, int]:
-    """Return the number of samples by label, ordered labels from low to high."""
-    counts = Counter(map(str, entry["labels"]["labels"].tolist()))
-    return {name: counts[name] for name in [*map(str, entry["params"].get("order", ())), *counts] if name in counts}
+    }
 
 
 def _course(entry: dict[str, Any]) -> dict[str, Any]:
@@ -141,29 +141,6 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
             "loss": [float(loss[k]) for k in (0, -1)], "course": training_summary(entry["history"])}  # fmt: skip
 
 
-def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
-    """Write all files except the findings, and return their names."""
-    import anndata as ad
-
-    from .. import get
-    from .._anndata.store import RUN_PREDICTOR, predictor_of
-
-    entry = cells.uns["groundmetric"]
-    predictor = predictor_of(entry, RUN_PREDICTOR)
-    if predictor is not None:
-        predictor.save(folder / RUN_PREDICTOR)
-    get.metric(cells).save(folder / "metric.gm")
-    # The values of the cells are not copied: later commands read them from the original file.
-    results = {part: dict(getattr(cells, part)) for part in ("obsm", "varm", "uns")}
-    results["uns"]["groundmetric"] = {name: entry[name] for name in entry if name != "predictor"}
-    ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
-    samples.write_h5ad(folder / "samples.h5ad")
-    shared.write_frame(folder / "importance.csv", get.importance(cells), "feature")
-    shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
-    models = ["metric.gm"] if predictor is None else ["metric.gm", RUN_PREDICTOR]
-    return ["cells.h5ad", "samples.h5ad", *models, "importance.csv", "distances.csv", "run.json"]
-
-
 def summary(findings: dict[str, Any]) -> str:
     """Return the findings as lines of text."""
     facts = {
@@ -179,8 +156,8 @@ def summary(findings: dict[str, Any]) -> str:
         facts["held out"] = f"{scores} (of the {findings['scored']} that `groundmetric predict` uses)"
         facts["members"] = ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights)
     else:
-        end = "interrupted" if findings["interrupted"] else "stopped at the last"
-        end = "converged" if findings["converged"] else end
+        stopped = "interrupted" if findings["interrupted"] else "stopped at the last"
+        end = "converged" if findings["converged"] else stopped
         facts["training"] = f"{findings['epochs']} epochs ({end}), {findings['seconds']:.1f} s"
         facts["course"] = findings["course"]
     facts["most important"] = ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import json
 import os
 import signal
 import sys
@@ -15,9 +16,11 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from . import demo, evaluate, learn, plan, predict, report
+from . import options as shared
 from .options import OPTION_OF, as_options, log, with_options
 
-# Modules with a function `add`, which adds the command to the parser. `--help` imports nothing else.
+# Each has the functions `add` (adds the command to the parser), `run` (options to findings) and `summary` (findings to
+# text). `--help` imports nothing else.
 COMMANDS = (demo, evaluate, learn, plan, predict, report)
 
 
@@ -63,12 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; `arguments` default to those of the process."""
     options = _parser().parse_args(arguments)
     with warnings.catch_warnings(), _quiet_processes(), _signals_as_interrupts() as signals:
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *where, **more: log(f"warning: {with_options(str(message))}")
         try:
-            options.run(options)
+            findings = {**shared.origin(options), **options.run(options)}
+            print(json.dumps(findings) if options.json else options.summary(findings))
+            if options.ended is not None:  # an interrupt after which incomplete results were written
+                raise KeyboardInterrupt(options.ended)
         except (Exception, KeyboardInterrupt) as error:
-            if isinstance(error, KeyboardInterrupt):
-                _end_workers()
+            # Processes of joblib would otherwise continue after an interrupt.
+            executor = getattr(sys.modules.get("joblib.externals.loky.reusable_executor"), "_executor", None)
+            if executor is not None and isinstance(error, KeyboardInterrupt):
+                executor.shutdown(wait=True, kill_workers=True)
             if options.debug:
                 raise
             code, message = _explain(error, options, signals[0] if signals else signal.SIGINT)
@@ -119,13 +127,6 @@ def _quiet_processes() -> Iterator[None]:
             os.environ["PYTHONWARNINGS"] = before
 
 
-def _end_workers() -> None:
-    """End the processes of joblib, which would otherwise continue after an interrupt."""
-    executor = getattr(sys.modules.get("joblib.externals.loky.reusable_executor"), "_executor", None)
-    if executor is not None:
-        executor.shutdown(wait=True, kill_workers=True)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="groundmetric", description="Learn the ground metric of optimal transport from labels.",
@@ -136,12 +137,19 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add(commands)
+        name = command.__name__.rpartition(".")[2]
+        commands.choices[name].set_defaults(run=command.run, summary=command.summary)
     return parser
 
 
-def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -> tuple[int, str]:
-    """Return an exit code and one line for the user."""
-    text = " ".join(_message(error).split())
+def _explain(error: Any, options: argparse.Namespace, ended_by: int) -> tuple[int, str]:
+    """Return an exit code and one line for the user, with options instead of parameters."""
+    text = with_options(str(error))
+    if hasattr(error, "remedy"):  # a ParameterError
+        text = f"{OPTION_OF.get(error.parameter, error.parameter)} is {error.value!r}{with_options(error.problem)}"
+        if error.remedy:
+            text += f"{', or give' if ':' in error.problem else ': give'} {as_options(error.remedy)}"
+    text = " ".join(text.split())
     if isinstance(error, KeyboardInterrupt):
         word = "interrupted" if ended_by == signal.SIGINT else "terminated"
         return 128 + ended_by, f"{word} {text}" if text else f"{word}: {options.interrupted}"
@@ -153,17 +161,3 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
     if isinstance(error, ValueError | OSError):
         return 2, text
     return 1, f"unexpected {type(error).__name__}: {text} (--debug shows where)"
-
-
-def _message(error: Any) -> str:
-    """Return the message of an error; a `ParameterError` with the options that its parameters are."""
-    if not hasattr(error, "remedy"):
-        return with_options(str(error))
-    subject = f"{OPTION_OF.get(error.parameter, error.parameter)} is {error.value!r}{with_options(error.problem)}"
-    if not error.remedy:
-        return subject
-    return f"{subject}{', or give' if ':' in error.problem else ': give'} {as_options(error.remedy)}"
-
-
-def _show_warning(message: Any, *where: Any, **more: Any) -> None:
-    log(f"warning: {with_options(str(message))}")

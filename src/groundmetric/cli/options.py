@@ -1,4 +1,4 @@
-"""Options that several commands share, and their output: lines on stderr, findings on stdout, folders."""
+"""Options that several commands share, and their output: lines on stderr, text of findings, folders."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from .._internal.files import remove_leftovers, temporary_name, temporary_prefix, write_whole
 from .._internal.tables import counted, write_csv
 
@@ -34,13 +35,7 @@ OPTION_OF = {
 
 
 def add_command(
-    commands: Any,
-    run: Callable[..., Any],
-    name: str,
-    help: str,
-    example: str,
-    *,
-    interrupted: str = "nothing was written",
+    commands: Any, name: str, help: str, example: str, *, interrupted: str = "nothing was written"
 ) -> argparse.ArgumentParser:
     """Add a command with the options of all commands; `interrupted` is the message after Ctrl-C."""
     command = commands.add_parser(
@@ -49,7 +44,7 @@ def add_command(
     )  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     command.add_argument("--debug", action="store_true", help="show a traceback on errors")
-    command.set_defaults(run=run, prog=command.prog, interrupted=interrupted)
+    command.set_defaults(prog=command.prog, interrupted=interrupted, ended=None)
     return command
 
 
@@ -118,7 +113,6 @@ SHARED: dict[str, tuple[str, dict[str, Any]]] = {
     "cell_type": ("--cell-type", {
         "metavar": "COLUMN", "help": "column of obs: the cell type (cell_type, if present)",
     }),
-    "permutations": ("--permutations", {"metavar": "N", "type": non_negative, "default": 0}),
     "seed": ("--seed", {"metavar": "N", "type": seed, "default": 0}),
     "jobs": ("--jobs", {"metavar": "N", "type": jobs, "help": "threads; -1: one per core (1)"}),
     "replace": ("--replace", {"action": "store_true", "help": "replace the folder of an earlier run"}),
@@ -175,19 +169,28 @@ def with_options(text: str) -> str:
     return re.sub(rf"\b({'|'.join(OPTION_OF)})=('[^']*'|\w+)", option, text)
 
 
-def note_text(note: Mapping[str, Any]) -> str:
-    """Return a warning, or the reason why a result is missing, with the options that change it."""
-    remedy = f" ({as_options(note['remedy'])})" if note["remedy"] else ""
-    return f"{note['title']}: {note['text']}{remedy}."
-
-
 def log(line: str) -> None:
     """Print a line of progress to stderr; stdout is for findings."""
     print(line, file=sys.stderr, flush=True)
 
 
-def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    print(json.dumps(findings) if as_json else text)
+def origin(options: argparse.Namespace) -> dict[str, str]:
+    """Return the first findings of every command: version and name."""
+    return {"groundmetric": __version__, "command": options.prog.split()[-1]}
+
+
+def write_run(
+    options: argparse.Namespace,
+    make: Callable[[Path], dict[str, Any]],
+    inputs: Iterable[str] = (),
+    beside: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Write the output folder of a command by `make`, which returns the findings; write and return them."""
+    with new_folder(options.output, replace=options.replace, inputs=inputs, beside=beside) as folder:
+        findings = {**origin(options), **make(folder)}
+        write_whole(folder / FINDINGS, [json.dumps(findings, indent=2).encode() + b"\n"])
+    log(f"wrote {', '.join(findings['files'])} to {options.output}")
+    return findings
 
 
 @contextlib.contextmanager
@@ -288,10 +291,6 @@ def earlier_run(folder: Path) -> list[str] | None:
 
         caches += ["report.html"] * is_page(folder / "report.html")
     return [*dict.fromkeys([*files, FINDINGS]), *caches]
-
-
-def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:
-    write_whole(folder / FINDINGS, [json.dumps(findings, indent=2).encode() + b"\n"])
 
 
 def write_frame(path: Path, frame: Any, index: str) -> None:

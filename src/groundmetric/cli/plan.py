@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import Any
 
+from .._internal.tables import plain
 from . import options as shared
 
 
 def add(commands: Any) -> None:
     command = shared.add_command(
-        commands, run, "plan", "estimate how many patients a study needs, from a pilot cohort",
+        commands, "plan", "estimate how many patients a study needs, from a pilot cohort",
         "groundmetric plan pilot.h5ad --sample sample --label disease --power 0.8",
     )  # fmt: skip
     shared.add_options(command, "cells", "sample", "label", "group")
@@ -24,8 +24,7 @@ def add(commands: Any) -> None:
     shared.add_options(command, "jobs")
 
 
-def run(options: argparse.Namespace) -> None:
-    from .. import __version__
+def run(options: argparse.Namespace) -> dict[str, Any]:
     from .._anndata.cohort import read_cohort
     from ..estimators import GroundMetricEnsemble
     from ..evaluation import learning_curve
@@ -40,18 +39,16 @@ def run(options: argparse.Namespace) -> None:
         ensemble, cohort.D, cohort.y, groups=cohort.groups, level=options.level, random_state=options.seed, verbose=1
     )
     patients = dict(zip(("estimate", "low", "high"), curve.patients_for(options.power), strict=True))
-    findings = {
-        "groundmetric": __version__,
-        "command": "plan",
+    return {
         "cells": str(options.cells),
         "power": options.power,
-        "patients": {name: value if math.isfinite(value) else None for name, value in patients.items()},
+        "patients": plain(patients),
         "curve": curve.table().to_dict("records"),
+        "text": curve.describe(options.power),
     }
-    shared.print_findings(findings, _summary(curve, options.power), as_json=options.json)
 
 
-def _summary(curve: Any, power: float) -> str:
-    table = curve.table().round(2)
-    rows = [[str(int(row[0])), *(f"{value:.2f}" for value in row[1:])] for row in table.itertuples(index=False)]
-    return f"{shared.aligned([list(table.columns), *rows])}\n\n{curve.describe(power)}"
+def summary(findings: dict[str, Any]) -> str:
+    rows = [[f"{value:.2f}" for value in row.values()] for row in findings["curve"]]
+    rows = [[str(int(float(row[0]))), *row[1:]] for row in rows]
+    return f"{shared.aligned([list(findings['curve'][0]), *rows])}\n\n{findings['text']}"

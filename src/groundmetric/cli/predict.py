@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .._internal.tables import plain
 from . import options as shared
 
 
 def add(commands: Any) -> None:
     command = shared.add_command(
-        commands, run, "predict", "predict the labels of new samples by an earlier `learn`",
+        commands, "predict", "predict the labels of new samples by an earlier `learn`",
         "groundmetric predict run new.h5ad -o new",
     )  # fmt: skip
     shared.add_options(command, "trained")
@@ -32,21 +34,16 @@ def add(commands: Any) -> None:
                          help="warn instead of failing if values are on another scale than in training")  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     if options.output is None:
-        findings = _predict(options, None)
-        shared.print_findings(findings, summary(findings), as_json=options.json)
-        return
-    inputs = [options.trained, options.cells]
-    with shared.new_folder(options.output, replace=options.replace, inputs=inputs) as folder:
-        findings = _predict(options, folder)
-        shared.write_findings(folder, findings)
-    shared.print_findings(findings, summary(findings), as_json=options.json)
-    shared.log(f"wrote {', '.join(findings['files'])} to {options.output}")
+        return _predict(options, None)
+    return shared.write_run(options, partial(_predict, options), [options.trained, options.cells])
 
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
-    from .. import __version__
+    import anndata as ad
+
+    from .. import get
     from .._anndata.source import Source
     from .._anndata.store import trained_from
     from ..tl.transfer import project_samples
@@ -59,23 +56,24 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
             n_neighbors=options.neighbors, n_cells=options.cells_per_sample, random_state=options.seed,
             force=options.force, n_jobs=options.jobs, verbose=1,
         )  # fmt: skip
-        files = [] if folder is None else _write(folder, source, projected)
-    return {
-        "groundmetric": __version__,
-        "command": "predict",
-        "run": str(options.trained),
-        "cells": str(options.cells),
-        "predicted_by": projected.samples.uns["groundmetric"]["predicted_by"],
-        "predictions": _predictions(projected.samples),
-        "files": files,
-    }
-
-
-def _predictions(samples: Any) -> list[dict[str, Any]]:
-    """Return a dict for each sample; unknown values are None."""
+        obs = source.obs.assign(**projected.obs)
+    samples, files = projected.samples, []
+    probabilities = samples.obsm.get("groundmetric_probabilities")
+    if folder is not None:
+        files = ["cells.h5ad", "samples.h5ad", "predictions.csv", "distances.csv", shared.FINDINGS]
+        cells = ad.AnnData(obs=obs, obsm={"X_groundmetric": projected.z})
+        cells.uns["groundmetric"] = projected.stored.entry()
+        cells.write_h5ad(folder / "cells.h5ad")
+        samples.write_h5ad(folder / "samples.h5ad")
+        names = ("predicted", "probability", "set", "reason", "number", "low", "high", "typicality", "far")
+        columns = [f"groundmetric_{name}" for name in names if f"groundmetric_{name}" in samples.obs]
+        table = samples.obs[["n_cells", *columns]].rename(columns=lambda name: name.removeprefix("groundmetric_"))
+        if probabilities is not None:
+            table = table.join(probabilities.add_prefix("probability of "))
+        shared.write_frame(folder / "predictions.csv", table, "sample")
+        shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
     training = samples.uns["groundmetric"]["training_samples"]
     nearest = samples.obsm["X_groundmetric_distances"].argmin(axis=1)
-    probabilities = samples.obsm.get("groundmetric_probabilities")
     predictions = []
     for k, (name, row) in enumerate(samples.obs.iterrows()):
         label = row["groundmetric_predicted"]
@@ -87,38 +85,20 @@ def _predictions(samples: Any) -> list[dict[str, Any]]:
         if probabilities is not None:
             predicted["probabilities"] = {label: float(p) for label, p in probabilities.iloc[k].items() if p == p}
         for column in ("number", "typicality"):
-            if f"groundmetric_{column}" in samples.obs:
-                value = float(row[f"groundmetric_{column}"])
-                predicted[column] = value if value == value else None
-        if "groundmetric_far" in samples.obs:
+            if f"groundmetric_{column}" in row:
+                predicted[column] = plain(float(row[f"groundmetric_{column}"]))
+        if "groundmetric_far" in row:
             predicted["far"] = bool(row["groundmetric_far"])
-        if "groundmetric_set" in samples.obs:
+        if "groundmetric_set" in row:
             predicted |= {"set": str(row["groundmetric_set"]), "reason": str(row["groundmetric_reason"])}
         predictions.append({**predicted, "nearest": str(training[nearest[k]])})
-    return predictions
-
-
-def _write(folder: Path, source: Any, projected: Any) -> list[str]:
-    import anndata as ad
-
-    from .. import get
-
-    samples = projected.samples
-    cells = ad.AnnData(obs=source.obs.assign(**projected.obs), obsm={"X_groundmetric": projected.z})
-    cells.uns["groundmetric"] = projected.stored.entry()
-    cells.write_h5ad(folder / "cells.h5ad")
-    samples.write_h5ad(folder / "samples.h5ad")
-    columns = [
-        f"groundmetric_{name}"
-        for name in ("predicted", "probability", "set", "reason", "number", "low", "high", "typicality", "far")
-    ]
-    table = samples.obs[["n_cells", *(name for name in columns if name in samples.obs)]]
-    table = table.rename(columns=lambda name: name.removeprefix("groundmetric_"))
-    if "groundmetric_probabilities" in samples.obsm:
-        table = table.join(samples.obsm["groundmetric_probabilities"].add_prefix("probability of "))
-    shared.write_frame(folder / "predictions.csv", table, "sample")
-    shared.write_frame(folder / "distances.csv", get.distances(samples), "sample")
-    return ["cells.h5ad", "samples.h5ad", "predictions.csv", "distances.csv", "run.json"]
+    return {
+        "run": str(options.trained),
+        "cells": str(options.cells),
+        "predicted_by": samples.uns["groundmetric"]["predicted_by"],
+        "predictions": predictions,
+        "files": files,
+    }
 
 
 def summary(findings: dict[str, Any]) -> str:

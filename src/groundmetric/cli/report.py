@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
+import re
 from pathlib import Path
 from typing import Any
 
 from . import options as shared
-
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def seconds(text: str) -> float:
@@ -18,32 +16,27 @@ def seconds(text: str) -> float:
     >>> seconds("90s"), seconds("5m"), seconds("1.5h")
     (90.0, 300.0, 5400.0)
     """
-    amount, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        value = shared.number(amount) * _UNITS[unit]
-    except argparse.ArgumentTypeError:
-        value = 0.0
-    if not 0 < value < math.inf:
+    amount = re.fullmatch(r"(\d+\.?\d*)([smh]?)", text)
+    value = float(amount[1]) * {"m": 60, "h": 3600}.get(amount[2], 1) if amount else 0.0
+    if value <= 0.0:
         raise argparse.ArgumentTypeError(f"expected a time such as 90s, 5m or 1h, not {text!r}")
     return value
 
 
 def add(commands: Any) -> None:
     command = shared.add_command(
-        commands, run, "report", "write one HTML page about a run of `learn`; its folder caches long computations",
+        commands, "report", "write one HTML page about a run of `learn`; its folder caches long computations",
         "groundmetric report run --permutations 199 --jobs -1",
         interrupted="finished computations are cached, and the same command continues",
     )  # fmt: skip
     shared.add_options(command, "trained")
     shared.add_options(command, "output", metavar="FILE", help="page to write (report.html in RUN)")
     command.add_argument("--title", help="title of the page")
-    group = "column of obs: the patient; samples of one stay together (that of learn)"
-    shared.add_options(command, "group", help=group)
     shared.add_options(command, "cell_type")
     command.add_argument("--gene-sets", metavar="FILE.gmt", help="gene sets to test for enrichment in the axes")
-    shared.add_options(command, "permutations", default=None,
-                       help="permutations of the labels for p- and q-values; 0: no test (99; for --method ggml 0, "
-                       "because each costs a whole cross-validation)")  # fmt: skip
+    command.add_argument("--permutations", metavar="N", type=shared.non_negative,
+                         help="permutations of the labels for p- and q-values; 0: no test (99; for --method ggml 0, "
+                         "because each costs a whole cross-validation)")  # fmt: skip
     command.add_argument("--budget", metavar="TIME", type=seconds,
                          help="time for the report, e.g. 90s, 5m or 1h; it omits other steps")  # fmt: skip
     command.add_argument("--cells", metavar="CELLS.h5ad", help="file that was learned from, if it has moved")
@@ -53,7 +46,7 @@ def add(commands: Any) -> None:
     shared.add_options(command, "jobs")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     from .._internal.validation import ParameterError  # slow to import, and not needed for --help
     from ..report.page import REPORT, check_output, write
 
@@ -65,18 +58,22 @@ def run(options: argparse.Namespace) -> None:
     if page.exists() and not options.replace:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --replace to replace it")
     findings = write(
-        options.trained, page, cells=options.cells, title=options.title, group_key=options.group,
-        cell_type_key=options.cell_type, gene_sets=options.gene_sets, permutations=options.permutations,
-        evaluation=options.evaluate, budget=options.budget, n_jobs=options.jobs, verbose=1,
+        options.trained, page, cells=options.cells, title=options.title, cell_type_key=options.cell_type,
+        gene_sets=options.gene_sets, permutations=options.permutations, evaluation=options.evaluate,
+        budget=options.budget, n_jobs=options.jobs, verbose=1,
     )  # fmt: skip
-    shared.print_findings(findings, summary(findings), as_json=options.json)
     shared.log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")
+    return findings
 
 
 def summary(findings: dict[str, Any]) -> str:
     """Return the conclusions of the page, its warnings, and the results that were not computed."""
     parts = [f"{title}\n{shared.wrapped(text)}" for title, text in findings["summary"].items()]
     for title, notes in (("Warnings", findings["warnings"]), ("Not computed", findings["omitted"])):
+        lines = [title]
+        for note in notes:
+            remedy = f" ({shared.as_options(note['remedy'])})" if note["remedy"] else ""
+            lines.append(shared.wrapped(f"- {note['title']}: {note['text']}{remedy}.", hang=2))
         if notes:
-            parts.append("\n".join([title, *(shared.wrapped(f"- {shared.note_text(note)}", hang=2) for note in notes)]))
+            parts.append("\n".join(lines))
     return "\n\n".join(parts)

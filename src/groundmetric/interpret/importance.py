@@ -166,11 +166,11 @@ def stability(
     refits = np.empty((n_refits, D.shape[1]))
     # A refit has fewer different distributions than the cohort, and may warn of that. The filter is set outside of the
     # tasks, because filters belong to the process: threads would restore each other's.
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
-        with progress_bar(n_refits, "refits", "fit", show=bool(verbose)) as bar:
-            for number, importance in run_tasks(refit, jobs, n_jobs):
-                refits[number] = importance
-                bar.update()
+    quiet = warnings.catch_warnings(action="ignore", category=UserWarning)
+    with quiet, progress_bar(n_refits, "refits", "fit", show=bool(verbose)) as bar:
+        for number, importance in run_tasks(refit, jobs, n_jobs):
+            refits[number] = importance
+            bar.update()
     return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]))
 
 

@@ -1,13 +1,10 @@
 """Figures of the width of a column: each function draws on `ax`, or in a new figure, and returns the axes."""
 
-from .charts import ellipse, flow, history, importance, scores
-from .matrices import clustermap, components, confusion, heatmap
-from .scatter import cells, embedding, points, projection
+from .charts import ellipse, flow, history, importance
+from .maps import clustermap, confusion, embedding, heatmap, points, projection
 
 __all__ = [
-    "cells",
     "clustermap",
-    "components",
     "confusion",
     "ellipse",
     "embedding",
@@ -17,7 +14,6 @@ __all__ = [
     "importance",
     "points",
     "projection",
-    "scores",
 ]
 
 

@@ -1,8 +1,7 @@
-"""Charts of results: importance of features, ellipses of metrics, training, scores of methods, flows."""
+"""Charts of results: importance of features, ellipses of metrics, training, flows."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +64,7 @@ def importance(
     if n < 1 or not shares.size:
         raise ValueError(f"n is {n} of {shares.size} features: at least one bar is needed")
     top = np.argsort(-shares, kind="stable")[:n]
-    with style.axes(ax, 0.5 + 0.105 * top.size) as ax:
+    with style.axes(ax, show, 0.5 + 0.105 * top.size) as ax:
         rows, tips = np.arange(top.size), 100 * shares[top]
         ax.barh(rows, tips, color=style.colour(0), height=0.7)
         if ends is not None:
@@ -82,27 +81,27 @@ def importance(
         line = 0.0  # height of a line of text below the last bar
         if n_more := shares.size - top.size:
             line = 10.0 * top.size / (72 * style.inches(ax)[1])
-            remaining = f"the other {n_more:,}: {max(shares.sum() - shares[top].sum(), 0):.2%}"
-            ax.text(1, 0, remaining, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
+            rest = max(shares.sum() - shares[top].sum(), 0)
+            ax.text(
+                1, 0, f"the other {n_more:,}: {rest:.2%}", transform=ax.transAxes, ha="right", va="bottom", fontsize=7
+            )
         ax.set_ylim(top.size - 0.5 + line, -0.5)
-    return style.finish(ax, show)
+    return ax
 
 
 def _shares(source: Any, key: str) -> tuple[np.ndarray, list[str], np.ndarray | None]:
     """Return the importance of each feature of a metric, their names, and the ends of intervals, (2, n_features)."""
     column = f"{key}_importance"
     if style.is_anndata(source) and (column in source.var or "metric" not in style.learned_entry(source, key)):
-        features = style.learned_entry(source, key).get("metric", {}).get("features")
-        var = source.var if features is None else source.var[source.var_names.isin([str(f) for f in features])]
-        values, names = (
-            np.asarray(style.entry(source, "var", column)[var.index], dtype=float),
-            list(map(str, var.index)),
-        )
+        features = style.learned_entry(source, key).get("metric", {}).get("features", source.var_names)
+        var = source.var[source.var_names.isin(list(map(str, features)))]
+        values = style.entry(source, "var", column)[var.index].to_numpy(dtype=float)
         columns = [f"{column}_low", f"{column}_high"]  # of the members of an ensemble
-        return values, names, var[columns].to_numpy(dtype=float).T if set(columns) <= {*var.columns} else None
+        ends = var[columns].to_numpy(dtype=float).T if set(columns) <= {*var.columns} else None
+        return values, list(map(str, var.index)), ends
     if hasattr(source, "items") and not isinstance(source, GroundMetric):
         items = dict(source.items())
-        return np.array(list(items.values()), dtype=float), [str(name) for name in items], None
+        return np.array(list(items.values()), dtype=float), list(map(str, items)), None
     metric = style.metric_of(source, key)  # of AnnData: learned from an entry of obsm
     return metric.importance(), style.feature_names(metric), None
 
@@ -144,40 +143,34 @@ def ellipse(
     """
     named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}
     learned = {name: style.metric_of(metric, key) for name, metric in named.items()}
-    planes = {name: _plane(name, metric, features) for name, metric in learned.items()}
+    planes = {}
+    for name, metric in learned.items():
+        names = style.feature_names(metric)
+        if metric.cost is Cost.MANHATTAN:
+            raise ValueError(f"metric {name!r} has Manhattan costs: points at one distance are not on an ellipse")
+        if features is None and metric.n_features != 2:
+            top = tuple(names[f] for f in np.argsort(-metric.importance(), kind="stable")[:2])
+            problem = f"has {metric.n_features} features: an ellipse needs two; name them, e.g. features={top!r}"
+            raise ValueError(f"metric {name!r} {problem}")
+        planes[name] = [0, 1] if features is None else style.two_features(names, features)
     if variances is None and style.is_anndata(metrics) and learned["learned"].variances is not None:
         variances = learned["learned"].variances[planes["learned"]]
     spread = np.sqrt((1.0, 1.0) if variances is None else variances)
-    with style.axes(ax) as ax:
+    with style.axes(ax, show) as ax:
         ax.add_patch(Ellipse((0, 0), 2, 2, fc="none", ec=style.INK, lw=0.6, alpha=0.4))
         for k, (name, metric) in enumerate(learned.items()):
             matrix = metric.matrix()[np.ix_(planes[name], planes[name])]
             major, minor, angle = ellipse_axes(matrix * np.outer(spread, spread))
             look: dict[str, Any] = {"fc": "none", "ec": style.colour(k), "lw": 1.3, "label": name}
             ax.add_patch(Ellipse((0, 0), 2 * major, 2 * minor, angle=angle, **look))
-            names = [style.feature_names(metric)[f] for f in planes[name]]
+            names = [style.short(style.feature_names(metric)[f], 20) for f in planes[name]]
         ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
         unit = "relative weight" if variances is None else "relative weight × spread"
-        ax.set(xlabel=f"{style.short(names[0], 20)} ({unit})", ylabel=f"{style.short(names[1], 20)} ({unit})")
+        ax.set(xlabel=f"{names[0]} ({unit})", ylabel=f"{names[1]} ({unit})")
         if isinstance(metrics, Mapping):
             lines = [Line2D([], [], color=style.colour(k), label=style.short(name)) for k, name in enumerate(named)]
-            style.legend_above(ax, {"": lines}, length=2.0)
-    return style.finish(ax, show)
-
-
-def _plane(name: str, metric: GroundMetric, features: Sequence[str | int] | None) -> list[int]:
-    """Return the positions of the two features; raise if the metric has no ellipse."""
-    if metric.cost is Cost.MANHATTAN:
-        raise ValueError(f"metric {name!r} has Manhattan costs: points at one distance are not on an ellipse")
-    names = style.feature_names(metric)
-    if features is not None:
-        return style.two_features(names, features)
-    if metric.n_features != 2:
-        top = tuple(names[f] for f in np.argsort(-metric.importance(), kind="stable")[:2])
-        raise ValueError(
-            f"metric {name!r} has {metric.n_features} features: an ellipse needs two; name them, e.g. features={top!r}"
-        )
-    return [0, 1]
+            style.legend_above(ax, lines, length=2.0)
+    return ax
 
 
 @style.figure_docs
@@ -222,10 +215,18 @@ def history(
             views = ensemble.fitted_.view_scores, ensemble.score_, ensemble.chance_, bool(ensemble.classes_.size)
     if views is not None:
         by_view, score, chance, of_classes = views
-        ordered = sorted(by_view.items(), key=lambda item: -float(item[1]))
-        rows = {"all views": (score, chance, score), **{str(name): (v, chance, v) for name, v in ordered}}
-        name = f"held-out {'log-probability' if of_classes else 'log-likelihood'} per sample"
-        return scores(rows, reference=float(chance), name=name, reference_name="guessing", ax=ax, show=show)
+        scores = {"all views": score, **dict(sorted(by_view.items(), key=lambda item: -float(item[1])))}
+        with style.axes(ax, show, 0.5 + 0.25 * len(scores)) as ax:
+            line = ax.axvline(float(chance), color=style.INK, lw=0.6, ls="--", label="guessing")
+            style.legend_above(ax, [line], length=2.4)
+            for row, value in enumerate(map(float, scores.values())):
+                shade = style.colour(0) if row == 0 else style.INK
+                ax.plot([float(chance), value], [row, row], color=shade, lw=1.3)
+                ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
+            style.name_rows(ax, list(scores))
+            ax.set_ylim(len(scores) - 0.5, -0.5)
+            ax.set_xlabel(f"held-out {'log-probability' if of_classes else 'log-likelihood'} per sample")
+        return ax
     if not isinstance(epochs, Mapping):
         raise TypeError(f"{type(record).__name__} has no history: give a fitted learner, its history_, or AnnData")
     if "active" not in epochs or not len(epochs["active"]):
@@ -233,7 +234,7 @@ def history(
     held_out = np.asarray(epochs.get("validation_loss", np.nan), dtype=float)
     active = np.asarray(epochs["active"], dtype=float)
     numbers = np.arange(1, active.size + 1)
-    with style.axes(ax) as ax:
+    with style.axes(ax, show) as ax:
         if np.isfinite(held_out).any():
             best = int(np.nanargmin(held_out))
             lines = ax.plot(numbers, held_out, color=style.colour(0), label="held-out")
@@ -241,7 +242,7 @@ def history(
             look: dict[str, Any] = {"color": style.colour(0), "ms": 4, "label": "selected", "clip_on": False}
             lines += ax.plot(best + 1, held_out[best], "o", **look)
             ax.set(ylabel="loss per triplet", ylim=(0, None))
-            style.legend_above(ax, {"": lines}, length=2.4)
+            style.legend_above(ax, lines, length=2.4)
         else:
             ax.plot(numbers, 100 * active, color=style.colour(0))
             ax.set(ylabel="active triplets, within the margin (%)", ylim=(0, None))
@@ -251,58 +252,7 @@ def history(
                 ax.set_ylim(0, max(ax.get_ylim()[1], 10.0))  # a line at 0 alone gives no scale
         ax.set(xlabel="epoch", xlim=(1, max(active.size, 2)))
         ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
-    return style.finish(ax, show)
-
-
-@style.figure_docs
-def scores(
-    rows: Mapping[str, Sequence[float | None]],
-    *,
-    reference: float | None = None,
-    reference_name: str | None = None,
-    name: str = "balanced accuracy",
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
-    """Scores of several methods with their intervals, the first in colour.
-
-    Parameters
-    ----------
-    rows : dict
-        By name, the value and the lower and upper end of its interval; if an end is None or NaN, no interval is drawn.
-    reference : float or None, default=None
-        Value that is drawn as a dashed line, e.g. the score of guessing.
-    reference_name : str or None, default=None
-        Name of the dashed line in a legend.
-    name : str, default="balanced accuracy"
-        Label of the axis.
-    {end}
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> ax = gm.pl.scores({"learned": (0.9, 0.8, 0.95), "Euclidean": (0.6, None, None)}, reference=0.5)
-    >>> [label.get_text() for label in ax.get_yticklabels()]
-    ['learned', 'Euclidean']
-    """
-    if not rows:
-        raise ValueError("rows are empty: at least one is needed")
-    with style.axes(ax, 0.5 + 0.25 * len(rows)) as ax:
-        if reference is not None:
-            line = ax.axvline(reference, color=style.INK, lw=0.6, ls="--", label=reference_name)
-            if reference_name is not None:
-                style.legend_above(ax, {"": [line]}, length=2.4)
-        for row, ends in enumerate(rows.values()):
-            value, low, high = (np.nan if end is None else float(end) for end in ends)
-            shade = style.colour(0) if row == 0 else style.INK
-            ax.plot([low, high], [row, row], color=shade, lw=1.3)
-            ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
-        names = [textwrap.fill(style.short(row, 44), 24) for row in rows]
-        ax.set_yticks(np.arange(len(rows)), names, parse_math=False)
-        ax.tick_params("y", length=0)
-        ax.set_ylim(len(rows) - 0.5, -0.5)
-        ax.set_xlabel(name)
-    return style.finish(ax, show)
+    return ax
 
 
 @style.figure_docs
@@ -331,13 +281,24 @@ def flow(
     mass, distance = result.mass, result.distance
     shown = (mass >= _LEAST) & np.isfinite(distance)
     norm, cmap = Normalize(0.0, float(distance[shown].max(initial=0.0)) or 1.0), mpl.colormaps[f"{style.CMAP}_r"]
-    left, right = _bar_starts(mass.sum(axis=1)), _bar_starts(mass.sum(axis=0))
+    heights = mass.sum(axis=1), mass.sum(axis=0)
+    # Bars of the kinds start after gaps of 2 % of the mass, if there is any mass before them.
+    left, right = (np.cumsum(h) - h + 0.02 * (np.cumsum(h > 0) - (h > 0)) for h in heights)
     # Bands are stacked in the same order at both ends: no two cross next to a bar.
     tops_left = left[:, None] + np.cumsum(mass, axis=1) - mass
     tops_right = right + np.cumsum(mass, axis=0) - mass
-    with style.axes(ax) as ax:
+    with style.axes(ax, show) as ax:
         for r, c in np.argwhere(shown):
-            path = _band(tops_left[r, c], tops_right[r, c], mass[r, c])
+            start, middle, end = _END / 2, 0.5, 1.0 - _END / 2
+            upper = [
+                (start, tops_left[r, c]),
+                (middle, tops_left[r, c]),
+                (middle, tops_right[r, c]),
+                (end, tops_right[r, c]),
+            ]
+            lower = [(x, y + mass[r, c]) for x, y in reversed(upper)]
+            curve = [Path.CURVE4] * 3
+            path = Path([*upper, *lower, upper[0]], [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY])
             ax.add_patch(PathPatch(path, fc=cmap(norm(distance[r, c])), ec="none", alpha=0.75))
         style.add_colorbar(ax, mpl.cm.ScalarMappable(norm, cmap), "distance", pad=0.02, shrink=0.9)
         names = [style.short(value, 20) for value in result.values]
@@ -345,29 +306,15 @@ def flow(
         needed = (style.LETTER * 6.5 * max(map(len, names)) / 72 + 0.05) / (0.9 * style.inches(ax)[0])
         share = min(needed, 0.375)
         margin, size = share / (1.0 - 2.0 * share) + _END, 6.5 * share / needed
-        for x, starts, heights, side in ((0.0, left, mass.sum(axis=1), -1), (1.0, right, mass.sum(axis=0), 1)):
-            for k in np.flatnonzero(heights >= _LEAST).tolist():
-                ax.add_patch(Rectangle((x - _END / 2, starts[k]), _END, heights[k], fc=style.colour(k), lw=0))
-                ax.text(x + side * _END, starts[k] + heights[k] / 2, names[k], parse_math=False, va="center",
+        for x, starts, sizes, side in ((0.0, left, heights[0], -1), (1.0, right, heights[1], 1)):
+            for k in np.flatnonzero(sizes >= _LEAST).tolist():
+                ax.add_patch(Rectangle((x - _END / 2, starts[k]), _END, sizes[k], fc=style.colour(k), lw=0))
+                ax.text(x + side * _END, starts[k] + sizes[k] / 2, names[k], parse_math=False, va="center",
                         ha="left" if side == 1 else "right", fontsize=size, color=style.INK)  # fmt: skip
-        lowest = max(left[-1] + mass[-1].sum(), right[-1] + mass[:, -1].sum())
+        lowest = max(left[-1] + heights[0][-1], right[-1] + heights[1][-1])
         ax.set(xlim=(-margin, 1.0 + margin), ylim=(lowest, 0.0), yticks=[])
         ax.set_xticks([0, 1], [style.short(result.source, 16), style.short(result.target, 16)], parse_math=False)
         ax.tick_params("x", length=0)
         ax.spines[:].set_visible(False)
         ax.set_xlabel(f"mean distance {result.value:.3g}; {result.kept:.0%} stays with its kind")
-    return style.finish(ax, show)
-
-
-def _bar_starts(heights: np.ndarray) -> np.ndarray:
-    """Return the start of each kind's bar, with gaps of 2 % of the mass after kinds that have any."""
-    gaps = 0.02 * np.concatenate([[0], np.cumsum(heights[:-1] > 0)])
-    return np.concatenate([[0.0], np.cumsum(heights)[:-1]]) + gaps
-
-
-def _band(top_left: float, top_right: float, size: float) -> Path:
-    x0, x1 = _END / 2, 1.0 - _END / 2
-    there = [(x0, top_left), (0.5, top_left), (0.5, top_right), (x1, top_right)]
-    back = [(x, y + size) for x, y in reversed(there)]
-    curve = [Path.CURVE4] * 3
-    return Path([*there, *back, there[0]], [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY])
+    return ax

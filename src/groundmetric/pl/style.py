@@ -1,11 +1,11 @@
-"""Style of all figures (sizes, colours of classes and numbers, panels, legends), and what they read from AnnData."""
+"""Style of all figures (sizes, colours of classes and numbers, legends), and what they read from AnnData."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -40,14 +40,12 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False, "legend.handlelength": 1.0, "legend.handletextpad": 0.5, "legend.columnspacing": 1.2,
     "text.parse_math": False,  # names may contain $
 }  # fmt: skip
-LEGEND_ROW = 0.14  # inches
 LETTER = 0.5  # mean width of a letter, relative to the font size
 
 Palette = Mapping[Any, str] | Sequence[str] | None
-Drawn = TypeVar("Drawn", Axes, list[Axes], Axes | list[Axes])
 
 # Parameters that several figures share, by the placeholder in their docstrings.
-_TEXTS = {
+figure_docs = documented({
     "metric": """metric : GroundMetric, learner or AnnData
     Metric, fitted learner, or AnnData after `tl.learn`.""",
     "distances": """distances : array of shape (n, n) or AnnData
@@ -78,64 +76,32 @@ Returns
 -------
 matplotlib axes
     Axes of the figure; a list of them if `color` is a sequence.""",
-}
-figure_docs = documented(_TEXTS)  # decorator of functions that draw a figure
+})  # fmt: skip
 
 
 @contextmanager
-def axes(ax: Axes | None, height: float = 0.0, width: float = 0.0) -> Iterator[Axes]:
-    """Yield `ax` in this style, or axes of a new figure of at least this size, in inches.
+def axes(ax: Axes | None, show: bool | None, height: float = 0.0) -> Iterator[Axes]:
+    """Yield `ax` in this style, or axes of a new figure of at least this height in inches; then show the figure.
 
     A new figure is 3.3 inches (a column) wide, and higher if the legend above the data has more than three rows.
     """
     with mpl.rc_context(STYLE):
-        if ax is not None:  # the axes may have been made in another style
+        if ax is not None:
             ax.spines[["top", "right"]].set_visible(False)
-            ax.spines[:].set(linewidth=STYLE["axes.linewidth"], color=INK)
-            ax.tick_params(width=0.6, length=2.5, labelsize=7, color=INK, labelcolor=INK)
-            for text in (ax.xaxis.label, ax.yaxis.label, ax.title):
-                text.set(fontsize=8, color=INK)
             yield ax
-            return
-        figure, ax = plt.subplots(layout="constrained")
-        figure.set_size_inches(max(figure.get_figwidth(), width), max(figure.get_figheight(), height))
-        try:
-            yield ax
-        except BaseException:
-            plt.close(figure)
-            raise
-        legend = ax.get_legend()
-        if legend is not None and legend.get_gid() == "legend":
-            rows = -(-len(legend.get_texts()) // legend._ncols)  # type: ignore[attr-defined]
-            figure.set_figheight(figure.get_figheight() + LEGEND_ROW * max(0, rows - 3))
-
-
-def draw_panels(draw: Callable[[Any, str], Axes], colors: Any, ax: Any, size: Any = (3.3, 2.6)) -> Any:
-    """Draw one panel, or one for each of several colours: on the given axes, or in rows of three in a new figure."""
-    if isinstance(colors, str):
-        return draw(ax, colors)
-    figure = None
-    if ax is None:
-        n_columns = min(len(colors), 3)
-        n_rows = -(-len(colors) // n_columns)
-        with mpl.rc_context(STYLE):
-            figure = plt.figure(figsize=(size[0] * n_columns, size[1] * n_rows), layout="constrained")
-            ax = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(len(colors))]
-    panels = list(np.ravel(ax))
-    if len(panels) != len(colors):
-        raise ValueError(f"ax has {len(panels)} axes for {len(colors)} colours: give one each, or None")
-    try:
-        return [draw(panel, color) for panel, color in zip(panels, colors, strict=True)]
-    except BaseException:
-        if figure is not None:
-            plt.close(figure)
-        raise
-
-
-def finish(drawn: Drawn, show: bool | None) -> Drawn:
+        else:
+            figure, ax = plt.subplots(layout="constrained")
+            figure.set_figheight(max(figure.get_figheight(), height))
+            try:
+                yield ax
+            except BaseException:
+                plt.close(figure)
+                raise
+            if (legend := ax.get_legend()) is not None:
+                n_rows = -(-len(legend.get_texts()) // legend._ncols)  # type: ignore[attr-defined]
+                figure.set_figheight(figure.get_figheight() + 0.14 * max(0, n_rows - 3))
     if show:
         plt.show()
-    return drawn
 
 
 def colour(c: int) -> str:
@@ -163,32 +129,16 @@ def short(name: Any, longest: int = 40) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[-tail:]}"
 
 
-def name_rows(ax: Axes, names: Sequence[Any], size: float | None = None) -> None:
+def name_rows(ax: Axes, names: Sequence[Any], size: float = 7.0) -> None:
     """Write the names of rows 0, 1, …, from top to bottom, without tick marks."""
-    ax.set_yticks(np.arange(len(names)), [short(name, 28) for name in names], parse_math=False, fontsize=size or 7.0)
+    ax.set_yticks(np.arange(len(names)), [short(name, 28) for name in names], parse_math=False, fontsize=size)
     ax.tick_params("y", length=0)
 
 
-def percent(share: float) -> str:
-    """Return a share as text; only 1 is shown as 100%.
-
-    >>> percent(0.9734), percent(0.99997), percent(1.0)
-    ('97.3%', '>99.9%', '100%')
-    """
-    return "100%" if share == 1.0 else ">99.9%" if share > 0.999 else f"{share:.1%}"
-
-
-def axis_name(ax: Axes, number: int, share: float) -> str:
-    """Return the name of a principal axis of the learned space, with its share of the variance."""
-    wide = inches(ax)[0] > 1.6
-    return f"{'learned ' if wide else ''}axis {number} ({percent(share)}{' of variance' if wide else ''})"
-
-
-def add_colorbar(ax: Axes, mappable: Any, label: str = "", cax: Axes | None = None, **options: Any) -> Any:
+def add_colorbar(ax: Axes, mappable: Any, label: str, cax: Axes | None = None, **options: Any) -> None:
     options = {"ax": ax, "pad": 0.03, **options} if cax is None else {"cax": cax}
     bar: Any = ax.figure.colorbar(mappable, label=label, **options)
     bar.outline.set_visible(False)
-    return bar
 
 
 @dataclass(frozen=True)
@@ -200,23 +150,13 @@ class Classes:
     colours: list[str]
     markers: list[str]
 
-    def __len__(self) -> int:
-        return len(self.names)
-
     def dots(self, *, shapes: bool = False) -> list[Line2D]:
         """Return a legend entry per class; with `shapes`, with the marker of each class."""
-        markers = self.markers if shapes else ["o"] * len(self)
+        markers = self.markers if shapes else ["o"] * len(self.names)
         return [dot(short(name), m, c) for name, m, c in zip(self.names, markers, self.colours, strict=True)]
 
     def boxes(self, alpha: float = 1.0) -> list[Patch]:
         return [Patch(fc=(c, alpha), ec=c, label=short(name)) for name, c in zip(self.names, self.colours, strict=True)]
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """A number per item, shown as a colour of increasing lightness."""
-
-    values: np.ndarray
 
 
 def classes_of(labels: Any, size: int, palette: Palette = None, *, first: int = 0) -> Classes:
@@ -253,32 +193,27 @@ def name_classes(values: Sequence[Any], codes: np.ndarray, palette: Palette = No
     return Classes(names, codes, colours, markers)
 
 
-def dot(label: str = "", marker: str = "o", edge: str = INK, face: str | None = None) -> Line2D:
+def dot(label: str, marker: str = "o", edge: str = INK, face: str | None = None) -> Line2D:
     return Line2D([], [], ls="none", ms=4, marker=marker, mec=edge, mfc=face or edge, label=label)
 
 
-def legend_above(
-    ax: Axes, groups: Mapping[str, Sequence[Any]], *, length: float = 1.0, height: float = 1.0, titles: bool = False
-) -> None:
-    """Add a legend above the data, with as many columns as fit. Each group of entries begins a row."""
-    labels = [str(entry.get_label()) for entries in groups.values() for entry in entries]
-    widest = LETTER * 7 * max(len(label) for label in [*labels, *(groups if titles else [])])
-    n_fitting = int(72 * inches(ax)[0] // (widest + 7.0 * (length + 1.7))) - titles
-    n = max(1, min(max(map(len, groups.values())), n_fitting))
-    blank: dict[str, Any] = {"edge": "none", "face": "none"}
+def heading(title: str) -> Line2D:
+    """Return a legend entry without a mark, before the entries that it names."""
+    return dot(f"{short(title, 16)}:", edge="none")
+
+
+def legend_above(ax: Axes, *groups: Sequence[Any], length: float = 1.0, height: float = 1.0) -> None:
+    """Add a legend above the data, with as many columns as fit; each group of entries begins a row."""
+    widest = LETTER * 7 * max(len(str(entry.get_label())) for entries in groups for entry in entries)
+    n_fitting = 72 * inches(ax)[0] // (widest + 7.0 * (length + 1.7))
+    n = int(np.clip(n_fitting, 1, max(map(len, groups))))
     rows: list[Any] = []
-    for title, entries in groups.items():
-        for start in range(0, len(entries), n):
-            row = [dot(title if start == 0 else "", **blank)] if titles else []
-            row += entries[start : start + n]
-            rows += row + [dot(**blank) for _ in range(n + titles - len(row))]
-    while rows[-1].get_label() == "":
-        rows.pop()
-    n += titles
+    for entries in groups:
+        rows += [*([dot("", edge="none")] * (-len(rows) % n)), *entries]
     by_column = [entry for column in range(n) for entry in rows[column::n]]  # matplotlib fills column by column
     ax.legend(
         handles=by_column, ncols=n, handlelength=length, loc="lower left", bbox_to_anchor=(0, height), borderaxespad=0.3
-    ).set_gid("legend")
+    )
 
 
 # Reading of AnnData
@@ -322,13 +257,7 @@ def learned_label(adata: Any, key: str) -> str | None:
     return None if name is None or str(name) not in adata.obs else str(name)
 
 
-def colourings(adata: Any, colors: Any, palette: Palette = None) -> dict[str, Classes | Numbers]:
-    """Return the colouring of each of one or several columns of `obs` or genes, by name."""
-    names = [colors] if isinstance(colors, str) or not colors else colors
-    return {name: colouring(adata, name, palette) for name in names}
-
-
-def colouring(adata: Any, color: Any, palette: Palette = None, first: int = 0) -> Classes | Numbers:
+def colouring(adata: Any, color: Any, palette: Palette = None, first: int = 0) -> Classes | np.ndarray:
     """Return a column of `obs`, as classes or numbers, or the values of a gene.
 
     Classes have the colours that scanpy keeps in `uns["<color>_colors"]`, unless a palette is given.
@@ -338,34 +267,16 @@ def colouring(adata: Any, color: Any, palette: Palette = None, first: int = 0) -
         raise ValueError(f"color is missing: name a column of adata.obs, which has {columns}, or a gene")
     if color not in adata.obs and color in adata.var_names:
         values = adata[:, [adata.var_names.tolist().index(color)]].X
-        return Numbers(np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=float).ravel())
+        return np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=float).ravel()
     column = entry(adata, "obs", color)
     if getattr(column, "cat", None) is None:
         if column.dtype.kind in "iuf":
-            return Numbers(column.astype(float).to_numpy())
+            return column.astype(float).to_numpy()
         column = column.where(column.isna(), column.astype(str)).astype("category")
     categories = column.cat.categories.tolist()
     if palette is None and len(adata.uns.get(f"{color}_colors", ())) >= len(categories):
         palette = [str(colour) for colour in adata.uns[f"{color}_colors"]]
     return name_classes(categories, column.cat.codes.to_numpy(), palette, first)
-
-
-def basis_of(adata: Any, basis: str | None, defaults: tuple[str, ...]) -> str | None:
-    """Return the key in `obsm` of a basis as scanpy names it ("umap" is "X_umap"), or the first default present."""
-    if basis is None:
-        return next((name for name in defaults if name in adata.obsm), None)
-    return f"X_{basis}" if basis not in adata.obsm and f"X_{basis}" in adata.obsm else basis
-
-
-def axis_names(basis: str) -> tuple[str, str]:
-    """Return the names of the two axes of a basis.
-
-    >>> axis_names("X_umap"), axis_names("X_pca")
-    (('UMAP 1', 'UMAP 2'), ('PCA 1', 'PCA 2'))
-    """
-    name = basis.removeprefix("X_")
-    name = {"tsne": "t-SNE", "groundmetric": "learned axis"}.get(name, name.upper() if len(name) <= 4 else name)
-    return f"{name} 1", f"{name} 2"
 
 
 def feature_names(metric: GroundMetric) -> list[str]:
@@ -386,9 +297,3 @@ def check_samples(adata: Any, key: str) -> None:
     """Raise if AnnData has a row per cell."""
     if f"X_{key}" in adata.obsm and f"{key}_distances" not in adata.obsp:
         raise ValueError("adata has a row per cell: draw gm.tl.samples(adata), which has a row per sample")
-
-
-def distances_of(samples: Any, key: str) -> tuple[np.ndarray, str]:
-    """Return distances between samples, and their name for axes and colour bars."""
-    out_of_bag = learned_entry(samples, key).get("out_of_bag", False)
-    return np.asarray(entry(samples, "obsp", f"{key}_distances")), "out-of-bag distance" if out_of_bag else "distance"

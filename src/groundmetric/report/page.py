@@ -7,12 +7,12 @@ import io
 import os
 import platform
 import re
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -26,15 +26,14 @@ from scipy.cluster.hierarchy import dendrogram
 from scipy.spatial.distance import cdist
 
 from .. import tl
-from .._anndata.cohort import LEVEL
+from .._anndata.cohort import LEVEL, cell_types_of
 from .._internal.files import write_whole
 from .._internal.tables import counted, listed, plain, score_name, visible
 from .._internal.validation import ParameterError
 from ..interpret.axes import average_linkage, metric_scaling, stress_of
 from ..interpret.importance import training_summary
 from ..pl.style import CMAP, COLOURS, DISTANCE_CMAP, MISSING
-from .results import Results, collect, type_composition
-from .run import Evaluation, Predictions, Run, Steps, duration
+from .results import Evaluation, Results, Run, Steps, collect, duration
 
 REPORT = "report.html"
 MAX_CLASSES, MAX_COLUMNS = 60, 24  # of a column that colours a map, and columns to choose from
@@ -70,7 +69,6 @@ def write(
     *,
     cells: str | os.PathLike[str] | None = None,
     title: str | None = None,
-    group_key: str | None = None,
     cell_type_key: str | None = None,
     gene_sets: str | os.PathLike[str] | None = None,
     permutations: int | None = None,
@@ -94,8 +92,6 @@ def write(
         File that was learned from; None: the one that the run names.
     title : str or None, default=None
         Title of the page; None: made from the labels.
-    group_key : str or None, default=None
-        Column of `obs` with the patient: samples of one patient are held out together. None: that of `tl.learn`.
     cell_type_key : str or None, default=None
         Column of `obs` with the cell types; None: "cell_type" or a similar name, if present.
     gene_sets : str, path or None, default=None
@@ -106,8 +102,7 @@ def write(
     evaluation : bool, default=True
         Whether to compute baselines, tests and the stability of a single metric.
     budget : float or None, default=None
-        Seconds for the whole report: steps that do not fit are reduced or omitted, and the page says so. If required
-        steps exceed it by more than 20 %, the page names them.
+        Seconds for the whole report: steps that do not fit are reduced or omitted, and the page says so.
     n_jobs : int or None, default=None
         Threads or processes; None: one.
     verbose : int, default=0
@@ -131,7 +126,7 @@ def write(
     >>> results["warnings"][0]["title"]
     'Few samples'
     """
-    started = time.monotonic()
+    steps = Steps(n_jobs, verbose, float("inf") if budget is None else budget)
     if isinstance(run, ad.AnnData):
         run = Run(run, tl.samples(run, verbose=0), run if cells is None else Path(cells), {})
     opened = run if isinstance(run, Run) else Run.open(run, cells)
@@ -140,8 +135,8 @@ def write(
     path = Path(output) if output is not None else opened.folder / REPORT  # type: ignore[operator]
     check_output(path)
     results = collect(
-        opened, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations,
-        evaluation=evaluation, steps=Steps(n_jobs, verbose, budget, started=started),
+        opened, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
+        steps=steps,
     )  # fmt: skip
     page = make_page(results, title)
     text = render(page).encode()
@@ -168,7 +163,6 @@ def check_output(path: Path) -> None:
 
 
 def is_page(path: Path) -> bool:
-    """Whether a file is a report, or empty."""
     if not path.is_file():
         return False
     text = path.read_bytes()
@@ -215,20 +209,14 @@ class Column:
 
     def legend(self, shapes: bool) -> list[tuple[str, int, str]]:
         """Return colour, shape and name of every class that occurs; none for numbers."""
-        entries = [
-            (COLOURS[code % len(COLOURS)], code % len(SHAPES) if shapes else 0, name)
-            for code, name in enumerate(self.values or [])
-            if np.any(self.codes == code)
-        ]
+        used = [(code, name) for code, name in enumerate(self.values or []) if np.any(self.codes == code)]
+        entries = [(COLOURS[code % len(COLOURS)], code % len(SHAPES) if shapes else 0, name) for code, name in used]
         return [*entries, (MISSING, 0, "unknown")] if np.any(self.shades < 0) else entries
 
     def data(self) -> dict[str, Any]:
-        """Return the column for the script of the page."""
-        codes = self.shades.astype(int).tolist()
-        if self.values is not None:
-            return {"name": self.name, "values": self.values, "codes": codes}
         low, high = self.range
-        return {"name": self.name, "low": low, "high": high, "codes": codes}
+        scale = {"low": low, "high": high} if self.values is None else {"values": self.values}
+        return {"name": self.name, **scale, "codes": self.shades.astype(int).tolist()}
 
 
 def columns_of(obs: pd.DataFrame, first: Sequence[str]) -> list[Column]:
@@ -269,6 +257,12 @@ class Table:
     samples: list[int] | None = None
     reference: float = 0.0
 
+    @classmethod
+    def of(cls, identifier: str, caption: str, columns: Sequence[tuple[Field, Any]]) -> Table:
+        """Return a table of fields with their values."""
+        rows = zip(*([plain(value) for value in values] for _, values in columns), strict=True)
+        return cls(identifier, caption, [field for field, _ in columns], list(map(list, rows)))
+
     def head(self, n: int) -> Table:
         """Return the first rows as a table of their own."""
         if len(self.rows) <= n:
@@ -293,17 +287,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Card:
-    """Key figure: a title, a value, and lines below it; `link` is the section with the details."""
-
-    title: str
-    value: str
-    lines: list[str]
-    link: str
-    warning: bool = False
-
-
-@dataclass(frozen=True)
 class SampleMap:
     """Map and distance matrix of the samples. Positions are in units of the figures."""
 
@@ -320,33 +303,8 @@ class SampleMap:
     caption: str
 
 
-@dataclass(frozen=True)
-class Page:
-    """Content of the page."""
-
-    results: Results
-    title: str
-    cards: list[Card]
-    summary: dict[str, str]
-    samples: SampleMap
-    sample_table: Table
-    genes: Table
-    settings: dict[str, dict[str, str]]
-    cell_columns: list[Column]
-    cell_marks: np.ndarray
-    scores: Table | None
-    confusion: Table | None
-    types: Table | None
-    kinds: Table | None
-    protocol: str
-    gene_sets: list[Table | None]
-    influence: Table | None = None
-    plan: Table | None = None
-    changes: list[Table] = field(default_factory=list)
-
-
-def make_page(results: Results, title: str | None = None) -> Page:
-    """Make the content of the page."""
+def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
+    """Return the content of the page, for its template; a table is None if its result was not computed."""
     run, scores, predictions = results.run, results.evaluation, results.predictions
     samples = sample_map(run, predictions)
     marks, columns = cell_map(results)
@@ -356,25 +314,24 @@ def make_page(results: Results, title: str | None = None) -> Page:
         title = f"Association of cells with {run.label_key}" if run.is_ordered else f"Differences between {labels}"
     kinds = None
     if run.results is not None:
-        weights = sorted(run.results.weights.items(), key=lambda item: -item[1])
-        kinds = Table(
-            "kinds", f"Weights of the {run.results.n_members} ensemble members in the metric",
-            [Field("Members"), Field("Metric"), Field("Weight", ".0%", bar=True)],
-            [[kind, KINDS.get(kind, ""), weight] for kind, weight in weights],
-        )  # fmt: skip
+        weights = pd.Series(run.results.weights).sort_values(ascending=False, kind="stable")
+        kinds = Table.of("kinds", f"Weights of the {run.results.n_members} ensemble members in the metric", [
+            (Field("Members"), weights.index), (Field("Metric"), [KINDS.get(kind, "") for kind in weights.index]),
+            (Field("Weight", ".0%", bar=True), weights),
+        ])  # fmt: skip
     fields = [Field("Gene set"), Field("q", ".1e"), Field("Fold", ".1f"), Field("Genes", minor=True)]
     gene_sets = [
         Table(f"sets-{a}", f"Gene sets of axis {a}", fields, rows) if rows else None
         for a, rows in enumerate(results.gene_sets or [], 1)
     ]
-    return Page(
-        results, title, cards_of(results), conclusions(results, samples), samples, sample_table(samples),
-        gene_table(results), settings_of(results), columns, marks,
+    return SimpleNamespace(
+        results=results, title=title, summary=conclusions(results, samples), samples=samples,
+        sample_table=sample_table(samples), genes=gene_table(results),
+        cell_columns=columns, cell_marks=marks,
         scores=None if scores is None else score_table(scores),
         confusion=None if predictions is None else confusion_table(predictions, run.label_key),
         types=None if results.types is None else type_table(results),
         kinds=kinds,
-        protocol="" if scores is None else protocol_of(results, scores),
         gene_sets=gene_sets,
         influence=None if results.influence is None else influence_table(results.influence),
         plan=None if results.plan is None else plan_table(results.plan),
@@ -386,40 +343,7 @@ def joined(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-# Cards and sentences
-
-
-def cards_of(results: Results) -> list[Card]:
-    """Return the key figures: held-out score, p-value, cohort, significant features, warnings."""
-    run, stability, scores = results.run, results.stability, results.evaluation
-    n_features, feature = len(run.stored.features), run.feature
-    if scores is None:
-        name, value = ("score", None) if run.results is None else next(iter(run.results.scores.items()))
-        name, lines = score_name(name), ["Baselines not computed"]
-    else:
-        name, row, best = scores.name, scores.learned, scores.best_baseline
-        value, lines = row["value"], [row["status"]]
-        if value is not None:
-            interval = [] if row["low"] is None else [f"95% interval {row['low']:.2f} to {row['high']:.2f}"]
-            baseline = "no baseline" if best is None else f"best baseline {best['value']:.2f}"
-            lines = [*interval, f"guessing {scores.chance:.2f}, {baseline}"]
-    cards = [Card(f"Held-out {name}", "–" if value is None else f"{value:.2f}", lines, "prediction")]
-    test = None if scores is None else scores.test
-    if test is None:
-        cards.append(Card("p-value", "–", ["Permutation test not computed"], "prediction"))
-    else:
-        lines = [f"{len(test['null'])} permutations of the labels", f"smallest attainable: {smallest_p(test):.2g}"]
-        cards.append(Card("p-value", f"{test['p']:.2g}", lines, "prediction"))
-    cohort = [label_counts(run), f"{n_cells(run):,} cells, {n_features:,} {feature}s"]
-    cards.append(Card("Cohort", f"{run.samples.n_obs} samples", cohort, "settings"))
-    significant = None if stability is None else stability.significant()
-    top = f"Most important: {', '.join(results.genes.index[:3])}"
-    tested = "q-values not computed" if significant is None else f"of {n_features:,} (q < {LEVEL})"
-    number = "–" if significant is None else f"{significant:,}"
-    cards.append(Card(f"Significant {feature}s", number, [tested, top], "genes"))
-    titles = list(dict.fromkeys(note.title for note in results.warnings))
-    number = str(len(results.warnings))
-    return [*cards, Card("Warnings", number, titles or ["No problem detected"], "warnings", bool(titles))]
+# Sentences
 
 
 def smallest_p(test: dict[str, Any]) -> float:
@@ -427,12 +351,7 @@ def smallest_p(test: dict[str, Any]) -> float:
     return max(1 / (1 + len(test["null"])), 1 / test["arrangements"])
 
 
-def n_cells(run: Run) -> int:
-    return int(run.cells.obs[f"{run.key}_sampled"].sum())
-
-
 def label_counts(run: Run) -> str:
-    """Return the number of samples by label, or the range of numbers."""
     labels = run.stored.labels
     if run.has_numbers:
         return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
@@ -441,7 +360,6 @@ def label_counts(run: Run) -> str:
 
 
 def conclusions(results: Results, samples: SampleMap) -> dict[str, str]:
-    """Return a few sentences for each section."""
     parts = {
         "Prediction": describe_prediction(results),
         "Samples": [*describe_neighbors(results.run, samples), *describe_errors(results.predictions)],
@@ -453,7 +371,6 @@ def conclusions(results: Results, samples: SampleMap) -> dict[str, str]:
 
 
 def describe_prediction(results: Results) -> list[str]:
-    """Describe the held-out score, the permutation test and the best baseline."""
     label, scores, ensemble = results.run.label_key, results.evaluation, results.run.results
     if scores is None and ensemble is None:
         return ["Prediction of held-out samples was not tested. The map shows training samples only."]
@@ -504,11 +421,11 @@ def describe_neighbors(run: Run, samples: SampleMap) -> list[str]:
     return [f"The nearest sample has the same {run.label_key} for {same}."]
 
 
-def describe_errors(predictions: Predictions | None) -> list[str]:
+def describe_errors(predictions: dict[str, Any] | None) -> list[str]:
     """Name the samples with a wrong held-out class."""
-    if predictions is None or not predictions.classes:
+    if predictions is None or not predictions["classes"]:
         return []
-    triples = zip(predictions.names, predictions.truth, predictions.predicted, strict=True)
+    triples = zip(predictions["names"], predictions["truth"], predictions["predicted"], strict=True)
     errors = [f"{name} ({y}, predicted {z})" for name, y, z in triples if y != z]
     return [f"Held-out errors: {listed(errors, 4)}." if errors else "All held-out predictions are correct."]
 
@@ -550,38 +467,35 @@ def describe_types(types: dict[str, Any] | None) -> list[str]:
 
 
 def describe_axis(results: Results) -> list[str]:
-    """Describe the first axis along which labels differ."""
     axes = results.axes
-    for a, separating in enumerate(axes.separating):
-        if separating:
-            low, high = axes.ends(a) or ("", "")
-            genes = joined([name for name, _ in axes.genes(a, results.run.stored.features)[:3]])
-            sets = results.gene_sets[a] if results.gene_sets else []
-            process = f"; gene set: {sets[0][0]}" if sets else ""
-            share = f"{axes.share[a]:.0%} of the transport between labels"
-            return [f"Axis {a + 1} carries {share}, from {low} to {high} ({genes}{process})."]
-    return []
+    if not any(axes.separating):
+        return []
+    a = axes.separating.index(True)  # the first axis along which labels differ
+    low, high = axes.ends(a) or ("", "")
+    genes = joined([name for name, _ in axes.genes(a, results.run.stored.features)[:3]])
+    sets = results.gene_sets[a] if results.gene_sets else []
+    process = f"; gene set: {sets[0][0]}" if sets else ""
+    share = f"{axes.share[a]:.0%} of the transport between labels"
+    return [f"Axis {a + 1} carries {share}, from {low} to {high} ({genes}{process})."]
 
 
 # Samples
 
 
-def sample_map(run: Run, predictions: Predictions | None) -> SampleMap:
+def sample_map(run: Run, predictions: dict[str, Any] | None) -> SampleMap:
     """Lay out the samples by their distances, which are out-of-bag for an ensemble."""
-    distances = np.asarray(run.samples.obsp[f"{run.key}_distances"], dtype=float)
-    names = [str(name) for name in run.samples.obs_names]
+    distances, names = np.asarray(run.samples.obsp[f"{run.key}_distances"], dtype=float), list(run.samples.obs_names)
     obs = run.with_order(run.samples.obs).drop(columns=[*run.own_columns, run.sample_key], errors="ignore")
     columns = columns_of(obs, [run.label_key])
     if predictions is not None:
-        table = pd.DataFrame({"predicted": predictions.predicted, "p": predictions.probability}, predictions.names)
-        table = table.reindex(names)
-        if predictions.classes:
-            codes = pd.Categorical(table["predicted"], predictions.classes).codes.astype(int)
-            columns.append(Column(PREDICTED, codes, predictions.classes))
+        predicted = pd.Series(predictions["predicted"], predictions["names"]).reindex(names)
+        if classes := predictions["classes"]:
+            columns.append(Column(PREDICTED, pd.Categorical(predicted, classes).codes.astype(int), classes))
         else:
-            columns.append(Column(PREDICTED, table["predicted"].to_numpy(dtype=float)))
-        if predictions.probability is not None:
-            columns.append(Column(PROBABILITY, table["p"].to_numpy(dtype=float)))
+            columns.append(Column(PREDICTED, predicted.to_numpy(dtype=float)))
+        if predictions["probability"] is not None:
+            probability = pd.Series(predictions["probability"], predictions["names"]).reindex(names)
+            columns.append(Column(PROBABILITY, probability.to_numpy(dtype=float)))
     return draw_samples(names, columns, distances, f"{run.key}_in_sample" in run.samples.obsp)
 
 
@@ -653,17 +567,17 @@ def name_positions(marks: np.ndarray, names: list[str]) -> list[tuple[float, flo
 
 def sample_table(samples: SampleMap) -> Table:
     """Return a row per sample with its columns and its nearest sample."""
-    distances = samples.distances + np.diag(np.full(len(samples.names), np.inf))
-    fields, rows = [Field("Sample")], []
+    n = len(samples.names)
+    columns: list[tuple[Field, Any]] = [(Field("Sample"), samples.names)]
     for k, column in enumerate(samples.columns):
-        form = None if column.values is not None else ".4g"
-        fields.append(Field(column.name, form, minor=k > 0 and column.name != PREDICTED))
-    fields += [Field("Nearest sample", minor=True), Field("Distance", ".3f", "to the nearest sample", minor=True)]
-    for s, name in enumerate(samples.names):
-        values = [column.text(s) if column.values is not None else plain(column.codes[s]) for column in samples.columns]
-        nearest = [samples.names[int(distances[s].argmin())], float(distances[s].min())]
-        rows.append([name, *values, *(nearest if len(samples.names) > 1 else [None, None])])
-    return Table("samples-table", "All samples", fields, rows, list(range(len(rows))))
+        field = Field(column.name, None if column.values else ".4g", minor=k > 0 and column.name != PREDICTED)
+        columns.append((field, [column.text(s) for s in range(n)] if column.values else column.codes.tolist()))
+    distances = samples.distances + np.diag(np.full(n, np.inf))
+    columns += [
+        (Field("Nearest sample", minor=True), [samples.names[s] if n > 1 else None for s in distances.argmin(axis=1)]),
+        (Field("Distance", ".3f", "to the nearest sample", minor=True), distances.min(axis=1).tolist()),
+    ]
+    return replace(Table.of("samples-table", "All samples", columns), samples=list(range(n)))
 
 
 # Prediction
@@ -684,17 +598,18 @@ def score_table(scores: Evaluation) -> Table:
         interval = None if row["low"] is None else (row["value"], row["low"], row["high"])
         ends = None if row.get("lead_low") is None else f"{row['lead_low']:+.2f} to {row['lead_high']:+.2f}"
         rows.append([row["method"], row["value"], interval, row.get("lead"), ends, row.get("p"), row["seconds"]])
-    used = [k for k in range(len(fields)) if any(row[k] is not None for row in rows)]
-    fields, rows = [fields[k] for k in used], [[row[k] for k in used] for row in rows]
-    return Table("scores", f"{name} on held-out samples", fields, rows, reference=scores.chance)
+    columns = [
+        (field, values) for field, *values in zip(fields, *rows, strict=True) if any(v is not None for v in values)
+    ]
+    return replace(Table.of("scores", f"{name} on held-out samples", columns), reference=scores.chance)
 
 
-def confusion_table(predictions: Predictions, label: str) -> Table | None:
+def confusion_table(predictions: dict[str, Any], label: str) -> Table | None:
     """Return the number of samples by true (rows) and predicted label (columns)."""
-    classes = predictions.classes
+    classes = predictions["classes"]
     if not 0 < len(classes) <= MAX_CONFUSION:
         return None
-    pairs = list(zip(predictions.truth, predictions.predicted, strict=True))
+    pairs = list(zip(predictions["truth"], predictions["predicted"], strict=True))
     fields = [Field(label), *(Field(f"predicted {name}", "d") for name in classes), Field("correct", ".0%")]
     rows: list[list[Any]] = []
     for k, name in enumerate(classes):
@@ -705,16 +620,15 @@ def confusion_table(predictions: Predictions, label: str) -> Table | None:
 
 def influence_table(influence: dict[str, Any]) -> Table:
     """Return score, p-value and rankings of the cohort without each patient, the most influential first."""
-    fields = [
-        Field("Without"), Field("Influence", ".1f", bar=True), Field("p", ".3f"), Field("Score", "+.2f"),
-        Field("Genes kept", ".0%", minor=True), Field("Share of map", ".0%", minor=True),
-    ]  # fmt: skip
-    names = ("patient", "influence", "p", "score", "overlap", "map share")
-    rows = [[row[name] for name in names] for row in influence["rows"]]
-    title = "Results without each patient"
+    rows, title = pd.DataFrame(influence["rows"]), "Results without each patient"
     if len(rows) < influence["n_patients"]:
         title = f"Results without one patient, for the {len(rows)} most unusual of {influence['n_patients']} patients"
-    return Table("influence", title, fields, rows)
+    return Table.of("influence", title, [
+        (Field("Without"), rows["patient"]), (Field("Influence", ".1f", bar=True), rows["influence"]),
+        (Field("p", ".3f"), rows["p"]), (Field("Score", "+.2f"), rows["score"]),
+        (Field("Genes kept", ".0%", minor=True), rows["overlap"]),
+        (Field("Share of map", ".0%", minor=True), rows["map share"]),
+    ])  # fmt: skip
 
 
 def plan_table(plan: dict[str, Any]) -> Table:
@@ -740,24 +654,6 @@ def change_table(number: int, patient: dict[str, Any], feature: str) -> Table:
     ]
     caption = f"{patient['patient']} ({patient['label']}): changes to {patient['other']}"
     return Table(f"changes-{number}", caption, fields, rows)
-
-
-def protocol_of(results: Results, scores: Evaluation) -> str:
-    """Describe how samples were held out, and the permutation test."""
-    test, text = scores.test, scores.protocol
-    if test is None:
-        return text
-    refit = "a smaller ensemble is fitted" if results.run.results is not None else "everything is fitted again"
-    among = test["exchanged"].replace("distributions", "samples")
-    text += (
-        f" Permutation test: labels are permuted among {among}, and {refit} each time; the p-value is the rank of "
-        f"the true labels by held-out score. Smallest attainable p-value: {smallest_p(test):.2g} "
-        f"({test['arrangements']:,} arrangements of the labels)."
-    )
-    separation = test.get("p_values", {}).get("map separation")
-    if separation is not None:
-        text += f" Separation of the labels in the distances, against the same refits: p = {separation:.2g}."
-    return text
 
 
 # Genes, cell types and cells
@@ -794,19 +690,19 @@ def gene_table(results: Results) -> Table:
         columns.append((Field(f"In top {stability.n_top}", ".0%", note, minor=True), stability.selected[rows]))
     if stability is not None and stability.q is not None:
         columns.append((Field("q", ".2g", "false discovery rate, by permuted labels"), stability.q[rows]))
-    values = [[plain(value) for value in column] for _, column in columns]
     n = len(run.stored.features)
     caption = f"All {n:,} {run.feature}s" if n == len(genes) else f"{len(genes)} most important of {n:,} {run.feature}s"
-    fields = [field for field, _ in columns]
-    return Table("genes-table", caption, fields, [list(row) for row in zip(*values, strict=True)])
+    return Table.of("genes-table", caption, columns)
 
 
 def type_table(results: Results) -> Table:
     """Return a row per cell type: its share of the difference between labels, and its share of the cells by label."""
-    types, type_key = results.types, results.type_key
+    run, types, type_key = results.run, results.types, results.cohort.type_key
     assert types is not None
     assert type_key is not None
-    composition = type_composition(results.run, type_key)
+    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), cell_types_of(run.cells.obs, type_key))
+    shares = counts.div(counts.sum(axis=1), axis=0)
+    composition = shares.groupby(run.classes.reindex(shares.index).to_numpy()).mean()
     source = "out-of-bag" if types["out_of_bag"] else "training samples"
     fields = [
         Field("Cell type"), Field("Share of difference", ".0%", source), Field("95% interval", ".0%", interval=True),
@@ -824,7 +720,7 @@ def type_table(results: Results) -> Table:
 
 def cell_map(results: Results) -> tuple[np.ndarray, list[Column]]:
     """Return positions of the drawn cells along two axes, in units of the figure, and the columns that colour them."""
-    run, rows = results.run, results.cells.rows
+    run, rows = results.run, results.cohort.cells.rows
     z = np.asarray(run.cells.obsm[f"X_{run.key}"])
     positions = (z[rows] - z.mean(axis=0)) @ results.axes.rotation[:2].T
     if positions.shape[1] < 2:  # a single component: the second coordinate is random
@@ -836,11 +732,11 @@ def cell_map(results: Results) -> tuple[np.ndarray, list[Column]]:
     marks = np.rint(12 + shares * np.array([CELLS_WIDTH - 24, CELLS_HEIGHT - 24])).astype(int)
     obs = run.with_order(run.cells.obs).iloc[rows]
     added = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
-    first = [run.label_key, *([] if results.type_key is None else [results.type_key])]
+    first = [run.label_key, *([] if results.cohort.type_key is None else [results.cohort.type_key])]
     columns = columns_of(obs.drop(columns=[*added, run.sample_key]), first)
-    names = [str(name) for name in run.samples.obs_names]
-    sample = pd.Index(names).get_indexer(obs[run.sample_key].astype(str))
-    return marks, [*columns, Column("relevance", results.relevance[rows]), Column(run.sample_key, sample, names)]
+    sample = run.samples.obs_names.get_indexer(obs[run.sample_key].astype(str))
+    samples = Column(run.sample_key, sample, list(run.samples.obs_names))
+    return marks, [*columns, Column("relevance", results.relevance[rows]), samples]
 
 
 def cell_paths(marks: np.ndarray, column: Column) -> list[tuple[str, str]]:
@@ -852,48 +748,10 @@ def cell_paths(marks: np.ndarray, column: Column) -> list[tuple[str, str]]:
     ]
 
 
-# Settings
-
-
-def settings_of(results: Results) -> dict[str, dict[str, str]]:
-    """Return groups of names and values: data, training, parameters and versions."""
-    run = results.run
-    params, findings = run.stored.params, run.findings
-    layer = f"layer {params['layer']!r}" if params.get("layer") else "X"
-    values = f"obsm[{params['use_rep']!r}]" if params.get("use_rep") else layer
-    rule = f" selected by {params['genes']!r}" if run.is_expression else ""
-    data = {
-        "File": str(findings.get("cells", "in memory")),
-        "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
-        "Labels": f"{label_counts(run)} (column {run.label_key!r})",
-        "Patients": f"column {results.group_key!r}" if results.group_key else "each sample is a patient",
-        "Cells": f"{n_cells(run):,}, at most {params.get('n_cells', 'all')} per sample",
-        "Values": f"{values}, {len(run.stored.features):,} {run.feature}s{rule}",
-    }
-    if run.results is not None:
-        training = {"Method": "ensemble", "Members": str(run.results.n_members)}
-    else:
-        history = run.entry["history"]
-        training = {"Method": "ggml (a single metric)", "Epochs": str(len(history["loss"])),
-                    "Course": training_summary(history)}  # fmt: skip
-    if findings.get("seconds") is not None:
-        training["Time"] = duration(findings["seconds"])
-    training["Seed"] = str(params.get("random_state", 0))
-    parameters = {name: str(value) for name, value in run.learner.items() if name not in ("verbose", "n_jobs")}
-    versions = {"groundmetric": str(run.entry["version"]), "Python": platform.python_version()}
-    for name in ("numpy", "scipy", "scikit-learn", "anndata"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:  # installed without its metadata
-            versions[name] = "unknown"
-    return {"Data": data, "Training": training, "Parameters": parameters, "Versions": versions}
-
-
 # HTML and files
 
 
-def render(page: Page) -> str:
-    """Return the page as HTML."""
+def render(page: SimpleNamespace) -> str:
     environment = Environment(
         loader=PackageLoader(__package__, ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_visible,
@@ -911,18 +769,22 @@ def render(page: Page) -> str:
         "cells": {"x": page.cell_marks[:, 0].tolist(), "y": page.cell_marks[:, 1].tolist(),
                   "columns": [column.data() for column in page.cell_columns]},
     }  # fmt: skip
-    constants = {name.lower(): globals()[name] for name in (
-        "TOP_GENES", "SHORT", "MAX_NAMED", "WIDTH", "HEIGHT", "SIDE", "TREE", "BAR", "CELLS_WIDTH", "CELLS_HEIGHT",
-        "SHAPES",
-    )}  # fmt: skip
+    versions = {"groundmetric": str(page.results.run.entry["version"]), "Python": platform.python_version()}
+    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "anndata")}
+    environment.globals |= globals()  # the template uses functions and constants of this module
     text = environment.get_template("page.html.j2").render(
-        page=page, results=page.results, run=page.results.run, asset=_asset, cell_paths=cell_paths,
-        data=_visible(data), **constants,
-    )  # fmt: skip
+        page=page,
+        results=page.results,
+        run=page.results.run,
+        versions=versions,
+        data=_visible(data),
+        duration=duration,
+        training_summary=training_summary,
+    )
     return text.lstrip()  # macros leave empty lines before the page
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str) -> Markup:
     return Markup(files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
 
 

@@ -16,7 +16,7 @@ from .._anndata.cohort import Annotations, CohortWarning, Features, check_draw, 
 from .._anndata.source import Source, moments, project, read, warn_of_counts
 from .._anndata.store import Stored, ensemble_entry, learner_entry, pack_predictor
 from .._internal.parallel import write_line
-from .._internal.types import CellsLike, GenesLike, RandomState
+from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions, SmallSampleWarning
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
@@ -110,7 +110,7 @@ def learn(
     use_rep: str | None = None,
     genes: GenesLike | None = None,
     n_cells: int | None = 1000,
-    random_state: RandomState = 0,
+    random_state: int = 0,
     key_added: str = "groundmetric",
     **options: Any,
 ) -> ad.AnnData:
@@ -153,7 +153,7 @@ def learn(
         other features, because the variance of a marker or a measurement depends on its unit.
     n_cells : int or None, default=1000
         Number of cells drawn from each sample; smaller samples use all their cells. None: all cells.
-    random_state : int, RandomState or None, default=0
+    random_state : int, default=0
         Seed of the draw of cells and of the learner.
     key_added : str, default="groundmetric"
         Prefix of the names of all results in `adata`.
