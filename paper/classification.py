@@ -271,7 +271,7 @@ def _agreement(data: str, study: dict[str, Any]) -> str:
         else:
             ours = ", ".join(map(number, forms.values()))
             why = WHY[name].format(points=FIT_POINTS)
-            outer.append(f"Not so {name}, {ours} against {theirs.mean:.2f} ± {theirs.sd:.2f}: {why}.")
+            outer.append(f"Outside is {name}: {ours} against {theirs.mean:.2f} ± {theirs.sd:.2f}: {why}.")
     listed = ", ".join(within) or "none"
     return " ".join([f"- {data}, patient level: within the paper's mean ± SD are {listed}.", *outer])
 

@@ -26,7 +26,9 @@ def _rounded(value: Any) -> Any:
 
 def spread(row: Mapping[str, float] | None) -> str:
     """Mean ± SD."""
-    return f"{number(row['mean'])} ± {number(row['sd'])}" if row else MISSING
+    if not row or row["mean"] is None:
+        return MISSING
+    return f"{number(row['mean'])} ± {number(row['sd'])}"
 
 
 def interval(row: Mapping[str, float] | None) -> str:
