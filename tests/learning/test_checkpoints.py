@@ -243,7 +243,7 @@ def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do_and_stays(t
     description, arrays = array_files.read_arrays(path, checkpoint_files._KIND, checkpoint_files._VERSION)
     array_files.write_arrays(path, checkpoint_files._KIND, version, description, arrays)
     content = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"c' has format version {version}.*reads 5.*delete it to start anew"):
+    with pytest.raises(ValueError, match=rf"c' has format version {version}.*reads 6.*delete it to start anew"):
         learner(path).fit(*data)
     assert path.read_bytes() == content
 

@@ -307,7 +307,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         check_class_sizes(D, labels, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
         centre, variance = D.moments(weighted=False)  # features are scaled by their points, independently of mass
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        held_out = hold_out(labels.targets[0].levels, settings.validation_fraction, random, patients)
+        held_out = hold_out(labels.targets[0].levels, settings.stopping.validation_fraction, random, patients)
         model = self._model(settings, centre, scale)
         training = Training(D, labels, settings, model, scale, held_out, random)
         run = self._run(training, fresh)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ class Classes:
     Parameters
     ----------
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Ordered(_LabelWithGap):
         Difference that two distances between labels must exceed to form a triplet. None: a quarter of the label's
         standard deviation.
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Distances(Ordered):
     gap : float or None, default=None
         Difference that two target distances must exceed to form a triplet. None: a quarter of their standard deviation.
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Survival(_LabelWithGap):
         Difference that two distances between percentiles (0 to 1) must exceed to form a triplet. None: a quarter of
         the standard deviation of the percentiles.
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
@@ -159,11 +159,6 @@ class Pool:
     members: np.ndarray
     hole: int = -1
 
-    @classmethod
-    def without(cls, members: np.ndarray, anchor: int) -> Pool:
-        position = int(np.searchsorted(members, anchor))
-        return cls(members, position if position < members.size and members[position] == anchor else -1)
-
     def __len__(self) -> int:
         return self.members.size - (self.hole >= 0)
 
@@ -186,8 +181,6 @@ class Pool:
 MOST_LEVELS = 5
 # Default gap, in standard deviations of the label.
 GAP = 0.25
-# Differences of labels that may be due to rounding, relative to the largest.
-_ROUNDING = 1e-9
 
 Pools = Callable[[int], list[Pool]]
 
@@ -195,20 +188,15 @@ Pools = Callable[[int], list[Pool]]
 class Target:
     """A label of n distributions as distances between labels, from which triplets are formed."""
 
-    # Difference that two label distances must exceed to form a triplet.
-    gap: float
-    # Mask of the distributions that have the label.
-    labelled: Any
-    # Level of each distribution: equal or similar labels have the same level; -1 without a label.
-    levels: Any
-    # Whether all labels of a level are equal.
-    few_levels: Any = False
+    gap: float  # difference that two label distances must exceed to form a triplet
+    labelled: Any  # mask of the distributions that have the label
+    levels: Any  # level of each distribution, -1 without a label: equal or similar labels have the same level
+    few_levels: Any = False  # whether all labels of a level are equal
     # True: the weight of a drawn triplet is the number of triplets of its levels per drawn one, times the difference of
     # its label distances; the loss then estimates the loss over all triplets. False: all weights are 1, and neighbours
     # from small classes have the same weight as those from large ones.
     counts_all = True
-    # Whether each level of anchors makes up the same share of the loss, independently of its size.
-    balanced: bool = False
+    balanced: bool = False  # whether each level of anchors makes up the same share of the loss
 
     def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
         """Return the label distances of distributions from an anchor."""
@@ -227,8 +215,10 @@ class Target:
         members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
 
         def own_level_first(anchor: int) -> list[Pool]:
-            own_pool = Pool.without(members[levels[anchor]], anchor)
-            return [own_pool, *(Pool(members[level]) for level in members if level != levels[anchor])]
+            own = members[levels[anchor]]
+            position = int(np.searchsorted(own, anchor))
+            hole = position if position < own.size and own[position] == anchor else -1
+            return [Pool(own, hole), *(Pool(members[level]) for level in members if level != levels[anchor])]
 
         return own_level_first
 
@@ -408,16 +398,6 @@ class SurvivalTarget(Target):
         return SurvivalTarget(self.low[positions], self.high[positions], self.gap)
 
 
-def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
-    """Return a mask: distances `farther` that exceed distances `nearer` by more than the gap, (n_nearer, n_farther).
-
-    >>> holds(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 0.5).tolist()
-    [[True, True], [False, True]]
-    """
-    largest = np.nanmax(np.concatenate([nearer, farther, [0.0]]))
-    return farther[None, :] - nearer[:, None] > gap + _ROUNDING * largest
-
-
 def cut(values: np.ndarray) -> np.ndarray:
     """Return the levels of values: distinct values, or fifths if there are more than `MOST_LEVELS`; -1 for NaN.
 
@@ -460,8 +440,10 @@ class Supervision:
     strata: np.ndarray | None = None  # codes of the strata (batches)
 
     @classmethod
-    def of(cls, target: Target | np.ndarray, strata: np.ndarray | None = None) -> Supervision:
-        """Return the supervision of one label; an array is taken for classes."""
+    def of(cls, target: Target | np.ndarray | Supervision, strata: np.ndarray | None = None) -> Supervision:
+        """Return the supervision of one label, of which an array is taken for classes; or the given supervision."""
+        if isinstance(target, Supervision):
+            return target
         return cls((ClassTarget(target) if isinstance(target, np.ndarray) else target,), np.ones(1), strata)
 
     def at(self, positions: np.ndarray) -> Supervision:
@@ -491,18 +473,14 @@ def read_labels(
         columns = _columns(y, len(kinds))
     else:
         kinds, columns = [resolve_target(target)], {"y": y}
+    balanced = class_weight is not None
     labels = [
-        _read(column, kind, name_index, D, by_row, name)
+        _read(column, kind, name_index, D, by_row, name, balanced)
         for (name, column), kind in zip(columns.items(), kinds, strict=True)
     ]
-    if class_weight is None:
-        return labels
-    if not any(isinstance(label.target, ClassTarget) for label in labels):
+    if balanced and not any(isinstance(kind, Classes) for kind in kinds):
         raise ValueError(f"class_weight is {class_weight!r}, but `target` contains no classes: leave it out")
-    return [
-        replace(label, target=replace(label.target, balanced=True)) if isinstance(label.target, ClassTarget) else label
-        for label in labels
-    ]
+    return labels
 
 
 def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
@@ -520,11 +498,10 @@ def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row:
 def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
     """Return the positions of distributions with at least one label, and their supervision."""
     shares = np.array([label.share for label in labels], dtype=np.float64)
-    everything = Supervision(tuple(label.target for label in labels), shares, strata)
-    labelled = np.flatnonzero(np.any([target.labelled for target in everything.targets], axis=0))
-    result = everything.at(labelled)
-    single = result.strata is not None and np.ptp(result.strata) == 0
-    return labelled, replace(result, strata=None) if single else result
+    labelled = np.flatnonzero(np.any([label.target.labelled for label in labels], axis=0))
+    if strata is not None and np.ptp(strata[labelled]) == 0:
+        strata = None
+    return labelled, Supervision(tuple(label.target for label in labels), shares, strata).at(labelled)
 
 
 def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np.ndarray]) -> None:
@@ -535,8 +512,7 @@ def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np
     for target, distinct in zip(labels.targets, values, strict=True):
         if not isinstance(target, ClassTarget):
             continue
-        codes, classes = target.levels, distinct.tolist()
-        counts = np.bincount(codes[codes >= 0])
+        classes, counts = distinct.tolist(), np.bincount(target.levels[target.labelled])
         if counts.size < 2:
             raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
         if counts.max() < 2:
@@ -544,7 +520,7 @@ def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np
                 "every class has a single distribution: no triplet can be formed; at least one class needs two"
             )
         for code in np.flatnonzero(counts == 1):
-            name = D.names[int(np.flatnonzero(codes == code)[0])]
+            name = D.names[int(np.argmax(target.levels == code))]
             warnings.warn(
                 f"class {classes[code]!r} has a single distribution ({name!r}), which is never an anchor: other "
                 "classes are only kept away from it",
@@ -590,7 +566,12 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
     elif hasattr(y, "isel") and np.ndim(y) == 2:  # xarray
         columns = {f"y[:, {number}]": y[:, number] for number in range(y.shape[1])}
     elif np.ndim(y) == 2:
-        columns = {f"y[:, {number}]": _unmixed(label) for number, label in enumerate(np.asanyarray(y).T)}
+        columns = {}
+        for number, column in enumerate(np.asanyarray(y).T):
+            # A column of a table of mixed types becomes an array of numbers if all its values are numbers.
+            mixed = column.dtype == object and not isinstance(column, np.ma.MaskedArray)
+            whole = mixed and not missing_values(column).any()
+            columns[f"y[:, {number}]"] = np.array(column.tolist()) if whole else column
     else:
         raise ValueError(f"y has {np.ndim(y)} dimensions: for several labels, give a table with a column for each")
     if len(columns) != n_labels:
@@ -598,14 +579,9 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
     return columns
 
 
-def _unmixed(column: np.ndarray) -> Any:
-    """Return a column of a table of mixed types, converted to numbers if all its values are numbers."""
-    if isinstance(column, np.ma.MaskedArray):
-        return column
-    return np.array(column.tolist()) if column.dtype == object and not missing_values(column).any() else column
-
-
-def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: bool, name: str) -> Label:
+def _read(
+    y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: bool, name: str, balanced: bool
+) -> Label:
     """Validate one label; `name` is used in errors."""
     if isinstance(kind, Distances):
         return Label(_distances(y, kind.gap, D.name_index if by_row else name_index, name), np.empty(0), kind.weight)
@@ -630,7 +606,7 @@ def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: b
     codes = np.full(labels.size, -1)
     classes, codes[~missing] = np.unique(labels[~missing], return_inverse=True)
     codes = labels_of_samples(D, codes, labels) if by_row else codes
-    return Label(ClassTarget(codes), classes, kind.weight)
+    return Label(ClassTarget(codes, balanced), classes, kind.weight)
 
 
 def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarray, np.ndarray | None]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from .labels import Pool, Supervision, Target, holds
+from .labels import Pool, Supervision, Target
+
+# Differences of labels that may be due to rounding, relative to the largest.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,12 @@ Choose = Callable[[int, Pool], np.ndarray]
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidate neighbours of an anchor, a pool per level of the label; without strata, `near` and `far` are the same.
-
-    `relaxed`: strata were ignored, because no triplet respects them.
-    """
+    """Candidate neighbours of an anchor, by level of the label; without strata, `near` and `far` are the same list."""
 
     anchor: int
     near: list[Pool]
     far: list[Pool]
-    relaxed: bool = False
+    relaxed: bool = False  # strata were ignored, because no triplet respects them
 
 
 def random_triplets(
@@ -86,11 +85,11 @@ def random_triplets(
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
     """
-    supervision, parts = _as_supervision(target, strata), []
+    supervision, parts = Supervision.of(target, strata), []
     for label in supervision.targets:
         n_anchors = max(1.0, batch_size / (n_neighbors**2 * max(label.n_levels - 1, 1)))
         batch = _divide_anchors(label, n_anchors, held_out, supervision.strata, random)
-        part = _form(label, _SharedNeighbors(batch, n_neighbors, random), held_out, supervision.strata)
+        part = _form(label, _shared_neighbors(batch, n_neighbors, random), held_out, supervision.strata)
         parts.append(replace(part, batch=batch[part.j]))
     return _join(supervision, parts)
 
@@ -112,12 +111,8 @@ def nearest_triplets(
         members = pool.all()
         return members[np.argsort(distances[anchor, members], kind="stable")[:n_neighbors]]
 
-    supervision = _as_supervision(target, strata)
+    supervision = Supervision.of(target, strata)
     return _join(supervision, [_form(label, choose, held_out, supervision.strata) for label in supervision.targets])
-
-
-def _as_supervision(target: Any, strata: np.ndarray | None) -> Supervision:
-    return target if isinstance(target, Supervision) else Supervision.of(target, strata)
 
 
 def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
@@ -144,10 +139,9 @@ def _divide_anchors(
 
     Mini-batches have similar shares of all levels and strata. Held-out anchors are in separate mini-batches.
     """
-    n = target.labelled.size
-    held_out = np.zeros(n, bool) if held_out is None else held_out
+    held_out = np.zeros(target.labelled.size, bool) if held_out is None else held_out
     groups = target.levels if strata is None else target.levels * (strata.max() + 1) + strata
-    batch, start = np.full(n, -1), 0
+    batch, start = np.full(held_out.size, -1), 0
     for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
         n_batches = int(np.ceil(anchors.size / size))
         for part in np.array_split(_interleaved(groups[anchors], random), max(n_batches, 1)):
@@ -176,43 +170,41 @@ def _interleaved(groups: np.ndarray, random: np.random.RandomState) -> np.ndarra
 _SHUFFLED = 2000
 
 
-class _SharedNeighbors:
-    """Random neighbours from the anchors of the mini-batch, then from the distributions that joined it.
+def _shared_neighbors(batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> Choose:
+    """Return a choice of random neighbours: anchors of the mini-batch, then distributions that joined it earlier.
 
     If the mini-batch has fewer than `n_neighbors` members of a pool, further members are drawn and join it.
     """
+    order = np.argsort(batch, kind="stable")
+    ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
+    anchors = [order[low:high] for low, high in pairwise(ends)]
+    joined = [order[:0]] * len(anchors)
 
-    def __init__(self, batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> None:
-        self._batch, self._n_neighbors, self._random = batch, n_neighbors, random
-        order = np.argsort(batch, kind="stable")
-        ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
-        self._anchors = [order[low:high] for low, high in pairwise(ends)]
-        self._joined = [order[:0]] * len(self._anchors)
-
-    def __call__(self, anchor: int, pool: Pool) -> np.ndarray:
-        batch = self._batch[anchor]
-        # Anchors first: the triplets of both anchors use their pair.
-        neighbors = [self._random.permutation(pool.among(part[batch])) for part in (self._anchors, self._joined)]
-        n_missing = min(self._n_neighbors, len(pool)) - sum(part.size for part in neighbors)
-        if n_missing > 0:
-            members = np.concatenate([self._anchors[batch], self._joined[batch]])
-            neighbors.append(self._draw(pool, members, n_missing))
-            self._joined[batch] = np.concatenate([self._joined[batch], neighbors[-1]])
-        return np.concatenate(neighbors)[: self._n_neighbors]
-
-    def _draw(self, pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
+    def draw(pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
         """Draw `count` distributions of a pool that are not members of the mini-batch."""
         n_draws = count + members.size  # at least `count` remain even if all members are drawn
         if len(pool) <= max(_SHUFFLED, 4 * n_draws):
-            drawn = self._random.permutation(pool.all())
+            drawn = random.permutation(pool.all())
         else:
             # Distinct positions by rejection. At most a quarter of the pool is drawn, so repetitions are rare.
             positions: dict[int, None] = {}
             while len(positions) < n_draws:
                 size = n_draws - len(positions)
-                positions.update(dict.fromkeys(self._random.randint(len(pool), size=size).tolist()))
+                positions.update(dict.fromkeys(random.randint(len(pool), size=size).tolist()))
             drawn = pool.at(np.array(list(positions)))
         return drawn[~np.isin(drawn, members)][:count]
+
+    def choose(anchor: int, pool: Pool) -> np.ndarray:
+        number = batch[anchor]
+        # Anchors first: the triplets of both anchors use their pair.
+        neighbors = [random.permutation(pool.among(part[number])) for part in (anchors, joined)]
+        n_missing = min(n_neighbors, len(pool)) - sum(part.size for part in neighbors)
+        if n_missing > 0:
+            neighbors.append(draw(pool, np.concatenate([anchors[number], joined[number]]), n_missing))
+            joined[number] = np.concatenate([joined[number], neighbors[-1]])
+        return np.concatenate(neighbors)[:n_neighbors]
+
+    return choose
 
 
 def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
@@ -258,8 +250,12 @@ def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
 
 
 def _all_hold(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> np.ndarray:
-    """Return a mask of the triplets that hold in every case, shape (n_near, n_far)."""
-    return np.logical_and.reduce([holds(nearer, farther, gap) for nearer, farther in cases])
+    """Return a mask of the triplets whose far distance exceeds the near one by more than the gap, (n_near, n_far)."""
+    masks = []
+    for nearer, farther in cases:
+        rounding = _ROUNDING * np.nanmax(np.concatenate([nearer, farther, [0.0]]))
+        masks.append(farther[None, :] - nearer[:, None] > gap + rounding)
+    return np.logical_and.reduce(masks)
 
 
 def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
@@ -269,9 +265,8 @@ def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: n
     for candidate in candidates(target, held_out, strata):
         anchor = candidate.anchor
         near_ids, near_factor = _choose_all(anchor, candidate.near, choose)
-        if candidate.far is candidate.near:
-            far_ids, far_factor = near_ids, near_factor
-        else:
+        far_ids, far_factor = near_ids, near_factor
+        if candidate.far is not candidate.near:
             far_ids, far_factor = _choose_all(anchor, candidate.far, choose)
         cases = target.cases(anchor, near_ids, far_ids)
         i, k = np.nonzero(_all_hold(cases, target.gap))

@@ -114,6 +114,13 @@ class Finder:
     def _means_of(self, z: np.ndarray) -> np.ndarray:
         return np.add.reduceat(self._weights[:, None] * z, self._bounds[:-1], axis=0)
 
+    def lower_bounds(self) -> np.ndarray:
+        """Return the matrix of bounds by `by_lines` between all distributions, with an infinite diagonal."""
+        rows, cols = np.triu_indices(len(self._masses), 1)
+        lower = np.full((len(self._masses),) * 2, np.inf)
+        lower[rows, cols] = lower[cols, rows] = self.by_lines(rows, cols)
+        return lower
+
     def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return bounds from the distance between means and from transport along the principal axes of all points.
 
