@@ -421,8 +421,8 @@ class RestrictedPermutations:
             choices.append((np.concatenate([members for block in blocks for members in block]), np.array(orders)))
         rows = np.indices([len(orders) for _, orders in choices]).reshape(len(choices), -1)
         every = np.tile(self.labels, (rows.shape[1], 1))
-        for (members, orders), row in zip(choices, rows, strict=True):
-            every[:, members] = orders[row]
+        for (members, order_of), row in zip(choices, rows, strict=True):
+            every[:, members] = order_of[row]
         return every
 
     @property

@@ -242,7 +242,7 @@ def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
             call = ast.parse(value, mode="eval").body
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BY_NAME:
                 continue
-            arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+            arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
         except (SyntaxError, ValueError):
             continue
         parameters[name] = _BY_NAME[call.func.id](**arguments)

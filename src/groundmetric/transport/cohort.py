@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise as pairwise_items
 from typing import Any, NamedTuple
 
 import joblib
@@ -22,7 +23,7 @@ from ..metrics.base import BadDistances, Cost, EuclideanMetric, GroundMetric, ch
 from ..metrics.forms import BlendedMetric, NamedDistance
 from . import pairs as pairs_module
 from .pairs import pair_transport
-from .plan import BoundedDistances, Plan, Status
+from .plan import BoundedDistances, Status
 from .problem import Masses, points_in_range
 from .solvers.exact import Cloud, Distances, Exact, Solver, resolve_solver, warn_of_status
 
@@ -44,11 +45,6 @@ def is_projection(metric: Any) -> bool:
     return isinstance(metric, GroundMetric) and type(metric).distances in implementations
 
 
-def is_euclidean(metric: Any) -> bool:
-    """Return whether distances are Euclidean between projected points."""
-    return is_projection(metric) and metric.cost is Cost.EUCLIDEAN
-
-
 def has_few_components(metric: Any) -> bool:
     """Return whether distances are costs between projected points of at most `_FEW_COMPONENTS` components."""
     return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
@@ -65,17 +61,13 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
         extent = float(max(z.max(), -z.min()))  # a Python float, because the limit exceeds float32
         if not extent <= _LARGEST:
             row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
+            owner = cohort.names[int(np.searchsorted(cohort.bounds, row, side="right")) - 1]
             raise ValueError(
-                f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach "
+                f"under this metric, coordinates of points of distribution {owner!r} reach "
                 f"{extent:.1e}, and the squares of such numbers are out of range: divide the points by a constant, or "
                 "remove points with codes for missing values"
             )
     return projections
-
-
-def owner_of(row: int, cohort: Distributions) -> Any:
-    """Return the name of the distribution of a point."""
-    return cohort.names[int(np.searchsorted(cohort.bounds, row, side="right")) - 1]
 
 
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
@@ -83,17 +75,23 @@ def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> 
 
     `dense`: return projected points as arrays, even if the metric accepts sparse points.
     """
-    parts = [(weight, part, _points_for(part, cohorts, dense)) for weight, part in _parts(metric)]
+    weights, points, functions = [], [], []
+    for weight, part in _parts(metric):
+        is_sparse = isinstance(part, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
+        projects = is_projection(part)
+        keep_points = not projects or (is_sparse and not dense)
+        weights.append(weight)
+        points.append([cohort.points for cohort in cohorts] if keep_points else projected(part, cohorts))
+        functions.append(part.projected_distances if projects else partial(checked_distances, part))
     clouds = []
     for c, cohort in enumerate(cohorts):
-        for low, high in zip(cohort.bounds[:-1], cohort.bounds[1:], strict=True):
-            clouds.append(Cloud([points[c][low:high] for _, _, points in parts], cohort.weights[low:high]))
-    if len(parts) == 1:
-        _, part, _ = parts[0]
-        return [Cloud(cloud.points[0], cloud.masses) for cloud in clouds], _between(part)
+        for low, high in pairwise_items(cohort.bounds):
+            clouds.append(Cloud([of_part[c][low:high] for of_part in points], cohort.weights[low:high]))
+    if len(weights) == 1:
+        return [Cloud(cloud.points[0], cloud.masses) for cloud in clouds], functions[0]
 
     def distances(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:
-        return np.add.reduce([weight * _between(part)(x[k], y[k]) for k, (weight, part, _) in enumerate(parts)])
+        return np.add.reduce([w * f(p, q) for w, f, p, q in zip(weights, functions, x, y, strict=True)])
 
     return clouds, distances
 
@@ -103,18 +101,6 @@ def _parts(metric: Any, weight: float = 1.0) -> list[tuple[float, Any]]:
     if not isinstance(metric, BlendedMetric):
         return [(weight, metric)]
     return _parts(metric.first, weight * (1.0 - metric.weight)) + _parts(metric.second, weight * metric.weight)
-
-
-def _points_for(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
-    """Return the points of each cohort as input of `_between`."""
-    plain = isinstance(metric, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
-    if not is_projection(metric) or (plain and not dense):
-        return [cohort.points for cohort in cohorts]
-    return projected(metric, cohorts)
-
-
-def _between(metric: Any) -> Distances:
-    return metric.projected_distances if is_projection(metric) else partial(checked_distances, metric)
 
 
 def name_bad_distances(
@@ -159,12 +145,27 @@ class PairResults(NamedTuple):
             array[selected] = values
 
 
-@dataclass(frozen=True)
-class ExactPairs:
-    """Pairs whose costs depend on projected points of few components, for the exact solver.
+class _Pairs:
+    """Pairs of distributions with fixed points, which can be sent to another process."""
 
-    Points are fixed, and the object can be sent to another process.
-    """
+    sizes: np.ndarray  # number of points of each distribution
+    first: np.ndarray
+    second: np.ndarray
+
+    @property
+    def work(self) -> np.ndarray:
+        """Entries of each pair's cost matrix."""
+        return self.sizes[self.first].astype(np.float64) * self.sizes[self.second]
+
+    def _needed(self, selected: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the distributions that occur in the selected pairs, and these pairs as indices into them."""
+        owners, indices = np.unique([self.first[selected], self.second[selected]], return_inverse=True)
+        return owners, *indices.reshape(2, -1)
+
+
+@dataclass(frozen=True)
+class ExactPairs(_Pairs):
+    """Pairs whose costs depend on projected points of few components, for the exact solver."""
 
     masses: Masses
     z: np.ndarray  # (n_points, n_components)
@@ -176,17 +177,15 @@ class ExactPairs:
     dense_limit: float  # see PairTransport
 
     @property
-    def work(self) -> np.ndarray:
-        """Entries of each pair's cost matrix."""
-        sizes = np.diff(self.masses.bounds).astype(np.float64)
-        return sizes[self.first] * sizes[self.second]
+    def sizes(self) -> np.ndarray:  # type: ignore[override]
+        return np.diff(self.masses.bounds)
 
     def part(self, selected: np.ndarray) -> ExactPairs:
         """Return the selected pairs with the distributions that they need."""
-        owners, first, second = _needed(self.first[selected], self.second[selected])
+        owners, first, second = self._needed(selected)
         bounds = self.masses.bounds
         rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in owners])
-        ends = np.concatenate([[0], np.cumsum(np.diff(bounds)[owners])])
+        ends = np.concatenate([[0], np.cumsum(self.sizes[owners])])
         masses = Masses(ends, self.masses.weights[rows], self.masses.uniform[owners])
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
@@ -210,7 +209,7 @@ class ExactPairs:
 
 
 @dataclass(frozen=True)
-class SolverPairs:
+class SolverPairs(_Pairs):
     """Pairs for any solver, with the result of `Solver.prepare` for each distribution; methods as in `ExactPairs`."""
 
     solver: Solver
@@ -234,37 +233,26 @@ class SolverPairs:
         prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
         return cls(solver, distances, prepared, np.array([cloud.masses.size for cloud in clouds]), first, second)
 
-    @property
-    def work(self) -> np.ndarray:
-        return self.sizes[self.first].astype(np.float64) * self.sizes[self.second]
-
     def part(self, selected: np.ndarray) -> SolverPairs:
-        owners, first, second = _needed(self.first[selected], self.second[selected])
-        return replace(
-            self, prepared=[self.prepared[d] for d in owners], sizes=self.sizes[owners], first=first, second=second
-        )
+        owners, first, second = self._needed(selected)
+        prepared = [self.prepared[d] for d in owners]
+        return replace(self, prepared=prepared, sizes=self.sizes[owners], first=first, second=second)
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        def solve_pair(pair: int) -> Plan:
-            plan = self.solver.compare(
-                self.prepared[self.first[pair]], self.prepared[self.second[pair]], self.distances
-            )
+        def solve_pair(pair: int) -> tuple[float, float, float, Status]:
+            x, y = self.prepared[self.first[pair]], self.prepared[self.second[pair]]
+            plan = self.solver.compare(x, y, self.distances)
             done(1)
-            return replace(plan, rows=_NONE, cols=_NONE, mass=_NONE, potentials=None, basis=None)  # saves memory
+            return plan.value, *plan.bounds, plan.status
 
         def solve(selected: np.ndarray) -> PairResults:
-            plans, results = threads.map(solve_pair, selected.tolist()), PairResults.empty(selected.size)
-            for k, plan in enumerate(plans):
-                results.values[k], results.status[k] = plan.value, plan.status
-                results.lower[k], results.upper[k] = plan.bounds
+            results = PairResults.empty(selected.size)
+            for k, result in enumerate(threads.map(solve_pair, selected.tolist())):
+                for array, value in zip(results, result, strict=True):
+                    array[k] = value
             return results
 
         return solve
-
-
-_NONE = np.empty(0)
-
-Pairs = ExactPairs | SolverPairs
 
 
 def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
@@ -274,28 +262,16 @@ def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tup
     return z, 2 * up if metric.cost is Cost.SQUARED else up
 
 
-def pairs_of(
-    solver: Solver,
-    cohorts: Sequence[Distributions],
-    first: np.ndarray,
-    second: np.ndarray,
-    metric: Any,
-    threads: Threads,
-) -> Pairs:
-    """Return pairs of distributions in the form for the solver; `first` and `second` are indices over all cohorts."""
-    if isinstance(solver, Exact) and has_few_components(metric):
-        z, exponent = scaled_points(metric, cohorts)
-        limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
-        return ExactPairs(Masses.of(*cohorts), z, first, second, metric.cost, *limits)
-    clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
-    return SolverPairs.prepare(solver, clouds, distances, first, second, threads)
-
-
 OnResults = Callable[[np.ndarray, PairResults], Any]
 
 
 def solve_pairs(
-    pairs: Pairs, threads: Threads, backend: Backend | None, *, done: Callable[[int], Any], on_results: OnResults
+    pairs: ExactPairs | SolverPairs,
+    threads: Threads,
+    backend: Backend | None,
+    *,
+    done: Callable[[int], Any],
+    on_results: OnResults,
 ) -> PairResults:
     """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
 
@@ -320,15 +296,9 @@ def solve_pairs(
     return results
 
 
-def _solve_task(pairs: Pairs) -> PairResults:
+def _solve_task(pairs: ExactPairs | SolverPairs) -> PairResults:
     with Threads(1) as threads:
         return pairs.start(threads, lambda count: None)(np.arange(pairs.work.size))
-
-
-def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distributions that occur in the pairs, and the pairs as indices into them."""
-    owners, indices = np.unique(np.concatenate([first, second]), return_inverse=True)
-    return owners, indices[: first.size], indices[first.size :]
 
 
 def pairwise(
@@ -338,7 +308,6 @@ def pairwise(
     *,
     solver: str | Solver = "exact",
     n_jobs: int | None = None,
-    max_pivots: int | None = None,
     verbose: int = 0,
     keep: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -357,14 +326,12 @@ def pairwise(
         Solver of all pairs.
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core.
-    max_pivots : int or None, default=None
-        Largest number of pivots of the simplex per pair.
     verbose : int, default=0
         1 shows a progress bar in a terminal.
     keep : path-like or None, default=None
         Cache file of exact distances.
     **options : Any
-        Options of a solver selected by name.
+        Options of a solver that is given by name, e.g. ``max_pivots`` of "exact".
 
     Returns
     -------
@@ -381,22 +348,37 @@ def pairwise(
     """
     from .solve import Auto, pick_solver
 
-    chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
+    chosen, reason = resolve_solver(solver, options), ""
     A, B = check_cohorts(A, B)
     rows, cols = np.triu_indices(len(A), 1) if B is None else (grid.ravel() for grid in np.indices((len(A), len(B))))
     cohorts = (A,) if B is None else (A, B)
     ground = resolve_metric(metric, *cohorts)
     first, second = rows, cols + (0 if B is None else len(A))
+    is_euclidean = is_projection(ground) and ground.cost is Cost.EUCLIDEAN
     if isinstance(chosen, Auto):
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
-        chosen, reason = pick_solver(chosen, sizes[first], sizes[second], on_points=is_euclidean(ground))
-    if chosen.on_points and not is_euclidean(ground):
+        chosen, reason = pick_solver(chosen, sizes[first], sizes[second], on_points=is_euclidean)
+    if chosen.on_points and not is_euclidean:
         raise ValueError(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
             "use solver='exact'"
         )
+    # Pairs in the cache are read, the missing pairs are solved, and each is written when it is solved.
     cache = None if keep is None else DistanceCache(keep, chosen)
-    results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cache)
+    keys = [] if cache is None else pair_keys(ground, cohorts, first, second)
+    results = PairResults.exact(np.full(first.size, np.nan) if cache is None else cache.get(keys))
+    missing = np.flatnonzero(np.isnan(results.values))
+    pairs = cohorts, first[missing], second[missing]
+
+    def on_results(selected: np.ndarray, part: PairResults) -> None:
+        if cache is not None:
+            proved = part.status == Status.OPTIMAL
+            cache.put([keys[pair] for pair in missing[selected[proved]]], part.values[proved])
+
+    try:
+        results.put(missing, solve_all(chosen, *pairs, ground, n_jobs, verbose, on_results))
+    except BadDistances as bad:
+        raise name_bad_distances(bad, ground, *pairs) from None
     statuses = Counter(results.status.tolist())
     for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
         warn_of_status(status, statuses[status])
@@ -408,34 +390,6 @@ def pairwise(
         matrices[:, cols, rows] = results[:3]
     distances, lower, upper = matrices
     return BoundedDistances(chosen, reason, distances, lower, upper, statuses)
-
-
-def _solve_missing(
-    solver: Solver,
-    cohorts: tuple[Distributions, ...],
-    first: np.ndarray,
-    second: np.ndarray,
-    metric: Any,
-    n_jobs: int | None,
-    verbose: int,
-    cache: DistanceCache | None,
-) -> PairResults:
-    """Read pairs from the cache, solve the missing pairs, and write each to the cache when it is solved."""
-    keys = [] if cache is None else pair_keys(metric, cohorts, first, second)
-    results = PairResults.exact(np.full(first.size, np.nan) if cache is None else cache.get(keys))
-    missing = np.flatnonzero(np.isnan(results.values))
-    pairs = cohorts, first[missing], second[missing]
-
-    def on_results(selected: np.ndarray, part: PairResults) -> None:
-        if cache is not None:
-            proved = part.status == Status.OPTIMAL
-            cache.put([keys[pair] for pair in missing[selected[proved]]], part.values[proved])
-
-    try:
-        results.put(missing, solve_all(solver, *pairs, metric, n_jobs, verbose, on_results))
-    except BadDistances as bad:
-        raise name_bad_distances(bad, metric, *pairs) from None
-    return results
 
 
 def solve_all(
@@ -457,20 +411,25 @@ def solve_all(
             shift = 0 if len(cohorts) == 1 else len(cohorts[0])
             costs = checked_distances(metric, cohorts[0].points, cohorts[-1].points)
             return PairResults.exact(costs[first, second - shift])
-        pairs = pairs_of(solver, cohorts, first, second, metric, threads)
+        if isinstance(solver, Exact) and has_few_components(metric):
+            z, exponent = scaled_points(metric, cohorts)
+            limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
+            pairs: Any = ExactPairs(Masses.of(*cohorts), z, first, second, metric.cost, *limits)
+        else:
+            clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
+            pairs = SolverPairs.prepare(solver, clouds, distances, first, second, threads)
         return solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, on_results=on_results)
 
-
-# Cache of exact distances, pair by pair (`keep=`): only pairs that are not in the file are computed.
-#
-# The key of a pair is a digest of the points and masses of both distributions and of the metric; names and order are
-# ignored.
 
 _VALUE = struct.Struct("<d")
 
 
 class DistanceCache:
-    """File of exact distances between distributions, created when the first distance is written."""
+    """File of exact distances between pairs of distributions (`keep=`), created when the first distance is written.
+
+    The key of a pair is a digest of the points and masses of both distributions and of the metric; names and order are
+    ignored.
+    """
 
     def __init__(self, path: str | os.PathLike[str], solver: Solver | None = None) -> None:
         if solver is not None and not isinstance(solver, Exact):
@@ -483,8 +442,11 @@ class DistanceCache:
         return len(self._cache)
 
     def get(self, keys: list[bytes]) -> np.ndarray:
-        """Return the value of each key, NaN for keys that are not in the file."""
-        values = {key: _number(content) for key, content in self._cache.get(keys).items()}
+        """Return the value of each key, NaN for keys that are not in the file or have a damaged record."""
+        values = {}
+        for key, content in self._cache.get(keys).items():
+            value = _VALUE.unpack(content)[0] if len(content) == _VALUE.size else np.nan
+            values[key] = value if 0.0 <= value < np.inf else np.nan
         damaged = sum(np.isnan(value) for value in values.values())
         if damaged:
             self._cache.warn_damaged(int(damaged))
@@ -497,7 +459,14 @@ class DistanceCache:
 
 def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray) -> list[bytes]:
     """Return the key of each pair; `first` and `second` count through all cohorts. Keys ignore the order of a pair."""
-    name = metric_digest(metric)
+    parts: tuple[Any, ...]
+    if isinstance(metric, EuclideanMetric):
+        parts = (metric.n_features,)
+    elif type(metric) is GroundMetric:
+        parts = metric.components, metric.cost.name
+    else:
+        parts = (joblib.hash(metric),)
+    name = digest(type(metric).__name__, *parts)
     distributions = [key for cohort in cohorts for key in distribution_digests(cohort)]
     pairs = zip(first.tolist(), second.tolist(), strict=True)
     return [digest(name, *sorted((distributions[d], distributions[e]))) for d, e in pairs]
@@ -506,30 +475,13 @@ def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, 
 def distribution_digests(D: Distributions) -> list[bytes]:
     """Return a digest of the points and masses of each distribution, independent of its name and position."""
     digests = []
-    for low, high in zip(D.bounds[:-1], D.bounds[1:], strict=True):
+    for low, high in pairwise_items(D.bounds):
         points = D.points[low:high]
+        parts = [points]
         if sparse.issparse(points):
             parts = [points.data, points.indices.astype(np.int64), points.indptr.astype(np.int64), str(points.shape)]
-        else:
-            parts = [np.asarray(points)]
         digests.append(digest(*parts, D.weights[low:high]))
     return digests
-
-
-def metric_digest(metric: Any) -> bytes:
-    """Return a digest of the parameters of a metric."""
-    kind = type(metric).__name__
-    if isinstance(metric, EuclideanMetric):
-        return digest(kind, metric.n_features)
-    if type(metric) is GroundMetric:
-        return digest(kind, metric.components, metric.cost.name)
-    return digest(kind, joblib.hash(metric))
-
-
-def _number(content: bytes) -> float:
-    """Return the distance in a record, NaN for an invalid record."""
-    value = _VALUE.unpack(content)[0] if len(content) == _VALUE.size else np.nan
-    return value if 0.0 <= value < np.inf else np.nan
 
 
 def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
@@ -538,11 +490,9 @@ def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
     B = None if B is None else as_distributions(B).with_mass()
     if len(A) == 0 or (B is not None and len(B) == 0):
         raise ValueError("no distributions: at least one is needed on each side")
-    if B is None:
-        return A, None
-    if A.shape[1] != B.shape[1]:
+    if B is not None and A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} features, B has {B.shape[1]}: both need the same")
-    if A.features is not None and B.features is not None and A.features != B.features:
+    if B is not None and None not in (A.features, B.features) and A.features != B.features:
         raise ValueError("A and B have different feature names or orders: bring them into the same order")
     return A, B
 
