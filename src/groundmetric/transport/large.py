@@ -345,7 +345,7 @@ def refined_basis(
     arc = _arc_before(sending, cuts)
     i = np.searchsorted(ends, cuts)
     j = a.size + np.searchsorted(their_ends, cuts - sending[arc] + receiving[arc])
-    refined, flows = hung_forest(np.stack([i, j], axis=1), a.size, b.size), np.zeros(a.size + b.size + 1, np.int64)
+    refined, flows = hung_forest(i, j, a.size, b.size), np.zeros(a.size + b.size + 1, np.int64)
     flows[np.where(refined[i] == j, i, j)] = np.diff(cuts, prepend=0)
     return refined, flows
 

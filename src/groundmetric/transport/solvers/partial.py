@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..plan import Plan
-from .exact import Solver, require_not_negative, solve_exact
+from .exact import Solver, solve_exact
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Partial(Solver):
         self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        require_not_negative(cost, self.name)
+        _require_not_negative(cost, self.name)
         n, m = cost.shape
         total_a, total_b = a.sum(), b.sum()
         moved = self.share * min(total_a, total_b)
@@ -115,7 +115,7 @@ class Unbalanced(Solver):
         self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        require_not_negative(cost, self.name)
+        _require_not_negative(cost, self.name)
         assert self.price is not None
         price, (n, m) = float(self.price), cost.shape
         surplus = a.sum() - b.sum()
@@ -142,3 +142,9 @@ class Unbalanced(Solver):
             basis=None,
             solver=self.name,
         )
+
+
+def _require_not_negative(cost: np.ndarray, name: str) -> None:
+    if cost.min() < 0:
+        i, j = np.unravel_index(np.argmin(cost), cost.shape)
+        raise ValueError(f"cost is {cost[i, j]} at ({i}, {j}): solver {name!r} needs costs that are not negative")
