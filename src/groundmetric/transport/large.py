@@ -45,35 +45,50 @@ def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: fl
     budget = 2000 * (rows.size + cols.size) if max_pivots is None else max_pivots
     descent = Descent(problem, budget, tolerance)
     value, gap = descent.value, max(descent.value - descent.lower, 0.0)
-    potentials = _everywhere(x, y, rows, cols, descent)
-    doubt = _doubt(units, potentials)
+
+    # Potentials of all points; points without mass get the largest feasible potentials.
+    u, v = np.empty(x.shape[0]), np.empty(y.shape[0])
+    u[rows], v[cols] = descent.u, descent.v
+    idle = np.setdiff1d(np.arange(u.size), rows)
+    if idle.size:
+        u[idle] = allowed_potentials(x[idle], problem.y, problem.cost, descent.v)
+    idle = np.setdiff1d(np.arange(v.size), cols)
+    if idle.size:
+        v[idle] = allowed_potentials(y[idle], x, problem.cost, u)
+
+    # Largest error of the value from rounding masses to units, for a total mass of 1.
+    doubt, number = 0.0, float(units.number)
+    if units.residues is not None:
+        level = units.a @ u / number
+        heights = np.abs(u - level), np.abs(v + level)
+        doubt = float(sum(np.abs(residue) @ h for residue, h in zip(units.residues, heights, strict=True))) / number
+    # The gap is compared with the value, or with the median cost of 997 pairs spread by steps of large primes.
+    steps = np.arange(997)
+    i, j = steps * 7919 % rows.size, steps * 104729 % cols.size
+    typical = float(np.median(cost.between(problem.x[i], problem.y[j]).diagonal()))
+    proved = descent.status is not Status.OPTIMAL or gap + doubt <= max(1e-8 * value, 1e-12 * typical)
+
     forest = Forest(descent.parent, descent.flow, descent.potential, rows.size, int(descent.pivots), True)
     nodes = forest.arcs[descent.flow[forest.arcs] > 0]
     tails, heads = forest.ends(nodes)
     senders, receivers = rows[tails], cols[heads]
     order = np.lexsort((receivers, senders))
-    proved = descent.status is not Status.OPTIMAL or gap + doubt <= max(1e-8 * value, 1e-12 * _typical(problem))
+    # The basis of the points with mass in the caller's order.
+    n_nodes = rows.size + cols.size
+    node_of = np.concatenate([np.argsort(np.argsort(rows)), rows.size + np.argsort(np.argsort(cols)), [n_nodes]])
+    parent, potential = np.full(n_nodes + 1, -1, np.int32), np.empty(n_nodes + 1)
+    parent[node_of[:-1]] = node_of[descent.parent[:-1]]
+    potential[node_of] = descent.potential
     return Plan(
         value=float(value * units.total),
         rows=senders[order],
         cols=receivers[order],
         mass=units.of_mass(descent.flow[nodes[order]]),
-        potentials=potentials,
-        basis=_basis(rows, cols, descent),
+        potentials=(u, v),
+        basis=Basis(parent, potential, rows.size),
         status=descent.status if proved else Status.IMPRECISE,
         pivots=int(descent.pivots),
         bounds=(float((value - gap - doubt) * units.total), float((value + doubt) * units.total)),
-    )
-
-
-def _doubt(units: Units, potentials: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the largest error of the value from rounding masses to units, for a total mass of 1."""
-    if units.residues is None:
-        return 0.0
-    number, level = float(units.number), units.a @ potentials[0] / float(units.number)
-    heights = np.abs(potentials[0] - level), np.abs(potentials[1] + level)
-    return (
-        float(sum(np.abs(residue) @ height for residue, height in zip(units.residues, heights, strict=True))) / number
     )
 
 
@@ -83,50 +98,13 @@ def _in_order(points: np.ndarray, units: np.ndarray) -> np.ndarray:
     return with_mass[halving_order(points[with_mass])]
 
 
-def _typical(problem: Problem) -> float:
-    """Return the median cost of 997 pairs of points, spread over all points by steps of large primes."""
-    n, m = problem.a.size, problem.b.size
-    steps = np.arange(997)
-    i, j = steps * 7919 % n, steps * 104729 % m
-    return float(np.median(Cost(problem.cost).between(problem.x[i], problem.y[j]).diagonal()))
-
-
-def _everywhere(
-    x: np.ndarray, y: np.ndarray, rows: np.ndarray, cols: np.ndarray, descent: Descent
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return potentials of all points; points without mass get the largest feasible potentials."""
-    cost = descent.problem.cost
-    u, v = np.empty(x.shape[0]), np.empty(y.shape[0])
-    u[rows], v[cols] = descent.u, descent.v
-    idle = np.setdiff1d(np.arange(u.size), rows)
-    if idle.size:
-        u[idle] = allowed_potentials(x[idle], descent.problem.y, cost, descent.v)
-    idle = np.setdiff1d(np.arange(v.size), cols)
-    if idle.size:
-        v[idle] = allowed_potentials(y[idle], x, cost, u)
-    return u, v
-
-
-def _basis(rows: np.ndarray, cols: np.ndarray, descent: Descent) -> Basis:
-    """Return the basis of the points with mass in the caller's order."""
-    n, m = rows.size, cols.size
-    node_of = np.concatenate([np.argsort(np.argsort(rows)), n + np.argsort(np.argsort(cols)), [n + m]])
-    parent, potential = np.full(n + m + 1, -1, np.int32), np.empty(n + m + 1)
-    parent[node_of[:-1]] = node_of[descent.parent[:-1]]
-    potential[node_of] = descent.potential
-    return Basis(parent, potential, n)
-
-
 def solve_large_pair(
     pair: int, first: int, second: int, points: Points, max_pivots: int | None, answers: Answers
 ) -> None:
     """Solve transport between two distributions with memory linear in the number of points; writes no basis."""
-    sides = []
-    for distribution in (first, second):
-        rows = slice(points.bounds[distribution], points.bounds[distribution + 1])
-        sides.append((points.z[rows], None if points.uniform[distribution] else points.shares[rows]))
-    (x, a), (y, b) = sides
-    plan = solve_large(x, y, a, b, Cost(points.cost), max_pivots)
+    rows, cols = (slice(points.bounds[d], points.bounds[d + 1]) for d in (first, second))
+    a, b = (None if points.uniform[d] else points.shares[part] for d, part in ((first, rows), (second, cols)))
+    plan = solve_large(points.z[rows], points.z[cols], a, b, Cost(points.cost), max_pivots)
     answers.value[pair], answers.pivots[pair] = plan.value, plan.pivots
     answers.optimal[pair] = plan.status is Status.OPTIMAL
 
@@ -147,14 +125,6 @@ class Problem:
     b: np.ndarray
     cost: int  # a `Cost`
 
-    @property
-    def is_small(self) -> bool:
-        return self.a.size * self.b.size <= DENSE
-
-    def of_groups(self) -> Problem:
-        (x, a), (y, b) = grouped(self.x, self.a), grouped(self.y, self.b)
-        return Problem(x, y, a, b, self.cost)
-
 
 class Descent:
     """Multiscale solution of one problem: the current basis, and a lower bound of the optimal value.
@@ -174,10 +144,9 @@ class Descent:
         self.pivots = 0
         self.status = Status.OPTIMAL
         self.lower = -np.inf
-        n_nodes = problem.a.size + problem.b.size + 1
-        self.flow = np.empty(n_nodes, np.int64)
+        self.flow = np.empty(problem.a.size + problem.b.size + 1, np.int64)
         self._z = np.vstack([problem.x, problem.y])
-        if problem.is_small:
+        if problem.a.size * problem.b.size <= DENSE:
             self._solve_by_matrix(budget)
         else:
             self._begin_with_groups(budget)
@@ -201,7 +170,8 @@ class Descent:
         """Initialise basis, potentials and candidate arcs from the optimal plan between groups."""
         p = self.problem
         n = p.a.size
-        coarse = Descent(p.of_groups(), budget)
+        (x, a), (y, b) = grouped(p.x, p.a), grouped(p.y, p.b)
+        coarse = Descent(Problem(x, y, a, b, p.cost), budget)
         self.pivots = coarse.pivots
         self.parent, self.flow = refined_basis(coarse.parent, coarse.flow, p.a, p.b, coarse.problem.a.size)
         v = allowed_potentials(p.y, coarse.problem.x, p.cost, coarse.u)
@@ -224,11 +194,16 @@ class Descent:
             gaining = self._candidates.add(self._z, self._blocks, self.potential, _MORE, True, u)
             self._prove(u, self.potential[n:-1])
             if not gaining:
-                if not may_cut:
+                # A tree arc of huge cost makes the potentials huge, and their rounding errors hide small reduced costs:
+                # once, remove arcs without flow from the tree if potentials exceed 100 times the largest cost of an arc
+                # with flow. Their nodes become children of the root, at potential 0 (see `cut_idle_arcs` in
+                # `_core/simplex.hpp`). Only arcs of sources are without flow, because the tree is strongly feasible.
+                largest = paid_costs(self._z, p.cost, self.parent, self.flow)[1]
+                if not may_cut or np.abs(self.potential).max() <= 100.0 * largest:
                     return
                 may_cut = False
-                if not drop_idle_arcs(n, *basis[2:], paid_costs(self._z, p.cost, self.parent, self.flow)[1]):
-                    return
+                idle = np.flatnonzero(self.flow[:n] == 0)
+                self.parent[idle], self.potential[idle] = self.parent.size - 1, 0.0
             elif self.pivots >= budget:
                 self.status = Status.PIVOT_LIMIT
                 return
@@ -267,20 +242,6 @@ def paid_costs(z: np.ndarray, cost: int, parent: np.ndarray, flow: np.ndarray) -
     return float(np.cumsum(flow[nodes] * lengths)[-1]), float(lengths.max())
 
 
-def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, dearest: float) -> bool:
-    """Remove arcs without flow from the tree if potentials exceed 100 times the largest cost of an arc with flow.
-
-    A tree arc of huge cost makes the potentials huge, and their rounding errors hide small reduced costs. The nodes
-    become children of the root, at potential 0 (see `cut_idle_arcs` in `_core/simplex.hpp`). Only arcs of the n sources
-    can be without flow, because the tree is strongly feasible. Returns whether arcs were removed.
-    """
-    if np.abs(potential).max() <= 100.0 * dearest:
-        return False
-    idle = np.flatnonzero(flow[:n] == 0)
-    parent[idle], potential[idle] = parent.size - 1, 0.0
-    return True
-
-
 # Groups of nearby points, and the initial basis between points from the plan between their groups.
 #
 # Points are divided into halves along their widest axis, recursively (`halving_order`). A division is at a multiple of
@@ -290,10 +251,6 @@ def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.n
 GROUP = 8
 # Distributions of at most this number of points are not grouped.
 FEW = 64
-
-
-def group_size(n_points: int) -> int:
-    return GROUP if n_points > FEW else 1
 
 
 def halving_order(points: np.ndarray) -> np.ndarray:
@@ -316,7 +273,7 @@ def halving_order(points: np.ndarray) -> np.ndarray:
 
 def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return centres and masses of the groups of points in `halving_order`."""
-    size = group_size(units.size)
+    size = GROUP if units.size > FEW else 1
     starts = np.arange(0, units.size, size)
     sums = np.add.reduceat(units, starts)
     shares = units / np.repeat(sums, size)[: units.size]

@@ -33,9 +33,6 @@ class Status(enum.Enum):  # numpydoc ignore=PR01
     Examples
     --------
     >>> import groundmetric as gm
-    >>> plan = gm.transport.solve([[2.0, 0.0], [0.0, 2.0]])
-    >>> plan.status is gm.transport.Status.OPTIMAL
-    True
     >>> gm.transport.Status.PIVOT_LIMIT.value
     'stopped at the pivot limit before the plan was optimal; raise `max_pivots`'
     """
@@ -89,28 +86,26 @@ class Plan:
     ----------
     value : float
         Value computed by the solver. For exact transport, it is the cost of the plan: the optimal value if `status` is
-        OPTIMAL, otherwise an upper bound of the optimal value, up to rounding.
+        OPTIMAL, otherwise an upper bound, up to rounding.
     rows, cols : array of shape (n_shipments,)
         Source and sink of each shipment.
     mass : array of shape (n_shipments,)
-        Mass of each shipment: ``mass[k]`` goes from source ``rows[k]`` to sink ``cols[k]``. The shipments of balanced
-        solvers add up to the given masses; partial and unbalanced transport may ship less. The arrays are empty for
-        functions of POT that return a number.
+        Mass of each shipment: ``mass[k]`` goes from source ``rows[k]`` to sink ``cols[k]``. Partial and unbalanced
+        transport may ship less than the given masses. The arrays are empty for functions of POT that return a number.
     potentials : tuple of two arrays, or None
-        Arrays (u, v) of shapes (n,) and (m,) with ``u[i] + v[j] <= cost[i, j]``. Exact transport: ``a @ u + b @ v`` is
-        a lower bound of the optimal value and equals `value` if `status` is OPTIMAL. None if the solver computes no
-        potentials.
+        Arrays (u, v) of shapes (n,) and (m,) with ``u[i] + v[j] <= cost[i, j]``; None if the solver computes none.
+        Exact transport: ``a @ u + b @ v`` is a lower bound of the optimal value, and equal to an OPTIMAL one.
     basis : Basis or None
         Warm start for another exact solve with the same masses; None for solvers without a basis.
     status : Status
         Status of the solve.
     pivots : int
-        Number of pivots of the network simplex; 0 for POT.
+        Number of pivots of the network simplex.
     solver : str, default="exact"
         Name of the solver.
     bounds : tuple of two floats, default=(-inf, inf)
-        Proved lower and upper bound of the optimal value, up to rounding: the optimal value of partial or unbalanced
-        transport for these two solvers, that of exact transport for all other solvers.
+        Proved lower and upper bound of the optimal value, up to rounding: that of partial or unbalanced transport for
+        these two solvers, that of exact transport for all others.
 
     Examples
     --------
@@ -154,9 +149,9 @@ def scaled_plan(plan: Plan, up: int) -> Plan:
     """Return the plan at costs multiplied by 2**up, which is exact unless numbers overflow or underflow."""
     with np.errstate(over="ignore"):
         value, low, high = (float(number) for number in np.ldexp([plan.value, *plan.bounds], up))
-        potentials = (
-            None if plan.potentials is None else (np.ldexp(plan.potentials[0], up), np.ldexp(plan.potentials[1], up))
-        )
+        potentials = plan.potentials
+        if potentials is not None:
+            potentials = np.ldexp(potentials[0], up), np.ldexp(potentials[1], up)
     if not math.isfinite(value):
         raise ValueError(
             f"the value is {plan.value} · 2^{up}, which is larger than the largest float: divide the costs, or the "

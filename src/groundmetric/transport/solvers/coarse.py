@@ -1,8 +1,4 @@
-"""Coarsened transport: nearby points are grouped and their masses summed, with a proved bound on the error.
-
-`Coarse` solves transport between the groups of two distributions; `coarsen` replaces the points of all distributions of
-a cohort by their groups.
-"""
+"""Coarsened transport: nearby points are grouped and their masses summed, with a proved bound on the error."""
 
 from __future__ import annotations
 
@@ -90,9 +86,6 @@ class Coarse(Solver):
     ----------
     n_groups : int, default=100
         Largest number of groups per distribution; distributions with at most `n_groups` points are not grouped.
-    max_pivots : int or None, default=None
-        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
-        reached in practice.
 
     Examples
     --------
@@ -104,14 +97,12 @@ class Coarse(Solver):
     """
 
     n_groups: int = 100
-    max_pivots: int | None = None
 
     name: ClassVar[str] = "coarse"
     on_points = True
 
     def __post_init__(self) -> None:
         self._check("n_groups", low=1, whole=True)
-        self._check("max_pivots", low=0, whole=True)
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Groups:
         points = np.ascontiguousarray(cloud.points, dtype=np.float64)
@@ -123,7 +114,7 @@ class Coarse(Solver):
 
     def compare(self, x: Groups, y: Groups, distances: Distances) -> Plan:
         cost = np.ascontiguousarray(distances(x.centres, y.centres))
-        group_plan = solve_exact(cost, x.weights, y.weights, max_pivots=self.max_pivots)
+        group_plan = solve_exact(cost, x.weights, y.weights)
         radius = x.radius + y.radius
         rows, cols, mass = spread_over_points(group_plan, x, y)
         priced = float(mass @ np.linalg.norm(x.points[rows] - y.points[cols], axis=1))

@@ -23,9 +23,6 @@ class Partial(Solver):
     ----------
     share : float, default=0.9
         Share of the smaller side's mass that moves, above 0. 1 is exact transport if both sides have the same mass.
-    max_pivots : int or None, default=None
-        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
-        reached in practice.
 
     Examples
     --------
@@ -36,14 +33,12 @@ class Partial(Solver):
     """
 
     share: float = 0.9
-    max_pivots: int | None = None
 
     name: ClassVar[str] = "partial"
     balanced: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self._check("share", low=0.0, high=1.0, above=True)
-        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         _require_not_negative(cost, self.name)
@@ -52,11 +47,9 @@ class Partial(Solver):
         moved = self.share * min(total_a, total_b)
         wider = np.zeros((n + 1, m + 1))
         wider[:n, :m] = cost
-        wider[n, m] = (
-            cost.max() or 1.0
-        )  # penalty: a shipment between the dummy points would force more than `moved` to move
+        wider[n, m] = cost.max() or 1.0  # a shipment between the dummy points would force more than `moved` to move
         unmoved_a, unmoved_b = max(total_a - moved, 0.0), max(total_b - moved, 0.0)
-        plan = solve_exact(wider, np.append(a, unmoved_b), np.append(b, unmoved_a), max_pivots=self.max_pivots)
+        plan = solve_exact(wider, np.append(a, unmoved_b), np.append(b, unmoved_a))
         real = (plan.rows < n) & (plan.cols < m)
         assert plan.potentials is not None
         u, v = plan.potentials
@@ -88,9 +81,6 @@ class Unbalanced(Solver):
     price : float
         Cost of creating or destroying a unit of mass, in units of the costs; required. High prices approach exact
         transport.
-    max_pivots : int or None, default=None
-        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
-        reached in practice.
 
     Examples
     --------
@@ -100,7 +90,6 @@ class Unbalanced(Solver):
     """
 
     price: float | None = None
-    max_pivots: int | None = None
 
     name: ClassVar[str] = "unbalanced"
     balanced: ClassVar[bool] = False
@@ -112,24 +101,22 @@ class Unbalanced(Solver):
                 "costs, e.g. price=1.0; mass is moved only at costs up to twice the price"
             )
         self._check("price", low=0.0, above=True)
-        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         _require_not_negative(cost, self.name)
         assert self.price is not None
         price, (n, m) = float(self.price), cost.shape
         surplus = a.sum() - b.sum()
-        if abs(surplus) <= 1e-12 * (a.sum() + b.sum()):  # rounding
+        if abs(surplus) <= 1e-12 * (a.sum() + b.sum()):
             surplus = 0.0
         capped = np.full((n + (surplus < 0), m + (surplus > 0)), price)
         np.minimum(cost, 2.0 * price, out=capped[:n, :m])
         sources, sinks = (np.append(a, -surplus), b) if surplus < 0 else (a, np.append(b, surplus) if surplus else b)
-        plan = solve_exact(capped, sources, sinks, max_pivots=self.max_pivots)
+        plan = solve_exact(capped, sources, sinks)
         is_real = (plan.rows < n) & (plan.cols < m)
         rows, cols, mass = plan.rows[is_real], plan.cols[is_real], plan.mass[is_real]
-        is_moved = (
-            cost[rows, cols] <= 2.0 * price
-        )  # at higher costs, mass is destroyed at the source and created at the sink
+        # At higher costs, mass is destroyed at the source and created at the sink.
+        is_moved = cost[rows, cols] <= 2.0 * price
         assert plan.potentials is not None
         u, v = plan.potentials
         level = u[n] if surplus < 0 else -v[m] if surplus > 0 else 0.0  # shifts the potential of the dummy point to 0
