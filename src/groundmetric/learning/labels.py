@@ -1,16 +1,12 @@
-"""Labels that users give (classes, numbers, survival times, distances), validated and converted for learning.
-
-Every kind of label is converted to distances between labels (`Target`). A triplet (i, j, k) holds if the label of k is
-farther from that of the anchor j than the label of i is, by more than a gap; `triplets` draws them.
-"""
+"""Labels that users give (classes, numbers, survival times, distances), validated and converted to `Target`s."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -182,11 +178,13 @@ MOST_LEVELS = 5
 # Default gap, in standard deviations of the label.
 GAP = 0.25
 
-Pools = Callable[[int], list[Pool]]
-
 
 class Target:
-    """A label of n distributions as distances between labels, from which triplets are formed."""
+    """A label of n distributions as distances between labels.
+
+    A triplet (i, j, k) holds if the label of k is farther from that of the anchor j than the label of i is, by more
+    than the gap.
+    """
 
     gap: float  # difference that two label distances must exceed to form a triplet
     labelled: Any  # mask of the distributions that have the label
@@ -209,18 +207,15 @@ class Target:
         """
         return [(self.label_distances(anchor, near_ids), self.label_distances(anchor, far_ids))]
 
-    def pools(self, free: np.ndarray) -> Pools:
-        """Return a function from an anchor to its pools of `free` distributions (a mask), the nearest level first."""
+    def pools(self, free: np.ndarray) -> Iterator[tuple[int, list[Pool]]]:
+        """Yield each labelled distribution with its pools of `free` distributions (a mask), its own level first."""
         levels = self.levels
         members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
-
-        def own_level_first(anchor: int) -> list[Pool]:
+        for anchor in np.flatnonzero(self.labelled).tolist():
             own = members[levels[anchor]]
             position = int(np.searchsorted(own, anchor))
             hole = position if position < own.size and own[position] == anchor else -1
-            return [Pool(own, hole), *(Pool(members[level]) for level in members if level != levels[anchor])]
-
-        return own_level_first
+            yield anchor, [Pool(own, hole), *(Pool(members[level]) for level in members if level != levels[anchor])]
 
     @property
     def n_levels(self) -> int:
@@ -233,7 +228,9 @@ class Target:
 
     def at(self, positions: np.ndarray) -> Target:
         """Return the target of the distributions at these positions."""
-        raise NotImplementedError
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        arrays = {name: value[positions] for name, value in values.items() if isinstance(value, np.ndarray)}
+        return replace(self, **arrays)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -252,9 +249,6 @@ class ClassTarget(Target):
 
     def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
         return (self.levels[distributions] != self.levels[anchor]).astype(np.float64)
-
-    def at(self, positions: np.ndarray) -> ClassTarget:
-        return ClassTarget(self.levels[positions], self.balanced)
 
 
 @dataclass(frozen=True)
@@ -286,9 +280,6 @@ class OrderedTarget(Target):
 
     def response(self) -> np.ndarray:
         return super().response() if self.few_levels else (self.values / _deviation(self.values))[:, None]
-
-    def at(self, positions: np.ndarray) -> OrderedTarget:
-        return OrderedTarget(self.values[positions], self.gap)
 
 
 @dataclass(frozen=True)
@@ -322,16 +313,13 @@ class DistanceTarget(Target):
     def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
         return self.matrix[anchor, distributions]
 
-    def pools(self, free: np.ndarray) -> Pools:
-        """Return a function from an anchor to its pools: levels of the target distance from the anchor."""
-
-        def by_distance(anchor: int) -> list[Pool]:
+    def pools(self, free: np.ndarray) -> Iterator[tuple[int, list[Pool]]]:
+        """Yield each labelled distribution with its pools: levels of the target distance from it."""
+        for anchor in np.flatnonzero(self.labelled).tolist():
             candidates = free.copy()
             candidates[anchor] = False
             levels = cut(np.where(candidates, self.matrix[anchor], np.nan))
-            return [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
-
-        return by_distance
+            yield anchor, [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
 
     def response(self) -> np.ndarray:
         """Return coordinates that approximate the target distances (classical multidimensional scaling)."""
@@ -394,9 +382,6 @@ class SurvivalTarget(Target):
         percentiles = expected(self.low, self.high)
         return (percentiles / np.std(percentiles))[:, None]
 
-    def at(self, positions: np.ndarray) -> SurvivalTarget:
-        return SurvivalTarget(self.low[positions], self.high[positions], self.gap)
-
 
 def cut(values: np.ndarray) -> np.ndarray:
     """Return the levels of values: distinct values, or fifths if there are more than `MOST_LEVELS`; -1 for NaN.
@@ -452,13 +437,12 @@ class Supervision:
         return Supervision(tuple(target.at(positions) for target in self.targets), self.shares, strata)
 
 
-@dataclass(frozen=True)
-class Label:
-    """One label of all distributions: target, distinct values (empty for distances) and share of the loss."""
+class Label(NamedTuple):
+    """One label of all distributions."""
 
     target: Target
-    values: np.ndarray
-    share: float
+    values: np.ndarray  # distinct values; empty for distances
+    share: float  # of the loss
 
 
 def read_labels(

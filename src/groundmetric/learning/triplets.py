@@ -209,9 +209,7 @@ def _shared_neighbors(batch: np.ndarray, n_neighbors: int, random: np.random.Ran
 
 def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
     """Yield the candidate neighbours of each labelled distribution."""
-    pools = target.pools(target.labelled if held_out is None else target.labelled & ~held_out)
-    for anchor in np.flatnonzero(target.labelled).tolist():
-        levels = pools(anchor)
+    for anchor, levels in target.pools(target.labelled if held_out is None else target.labelled & ~held_out):
         if strata is None:
             yield Candidates(anchor, levels, levels)
         else:
