@@ -27,7 +27,7 @@ from .plan import BoundedDistances, Status
 from .problem import Masses, points_in_range
 from .solvers.exact import Cloud, Distances, Exact, Solver, resolve_solver, warn_of_status
 
-# Up to 100 components, the C++ solver computes costs from projected points; with more, matrix products are faster.
+# With more components, matrix products compute costs faster than the C++ solver.
 _FEW_COMPONENTS = 100
 # Entries of cost matrices (about 15 seconds) per thread between two calls of `on_results`.
 _ROUND = 2.5e8
@@ -210,28 +210,14 @@ class ExactPairs(_Pairs):
 
 @dataclass(frozen=True)
 class SolverPairs(_Pairs):
-    """Pairs for any solver, with the result of `Solver.prepare` for each distribution; methods as in `ExactPairs`."""
+    """Pairs for any solver; methods as in `ExactPairs`."""
 
     solver: Solver
     distances: Distances
-    prepared: list[Any]
+    prepared: list[Any]  # result of `Solver.prepare` for each distribution
     sizes: np.ndarray
     first: np.ndarray
     second: np.ndarray
-
-    @classmethod
-    def prepare(
-        cls,
-        solver: Solver,
-        clouds: list[Cloud],
-        distances: Distances,
-        first: np.ndarray,
-        second: np.ndarray,
-        threads: Threads,
-    ) -> SolverPairs:
-        """Prepare each distribution for the solver once."""
-        prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
-        return cls(solver, distances, prepared, np.array([cloud.masses.size for cloud in clouds]), first, second)
 
     def part(self, selected: np.ndarray) -> SolverPairs:
         owners, first, second = self._needed(selected)
@@ -417,7 +403,9 @@ def solve_all(
             pairs: Any = ExactPairs(Masses.of(*cohorts), z, first, second, metric.cost, *limits)
         else:
             clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
-            pairs = SolverPairs.prepare(solver, clouds, distances, first, second, threads)
+            prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
+            sizes = np.array([cloud.masses.size for cloud in clouds])
+            pairs = SolverPairs(solver, distances, prepared, sizes, first, second)
         return solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, on_results=on_results)
 
 

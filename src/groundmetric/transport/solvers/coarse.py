@@ -64,23 +64,14 @@ class Groups(NamedTuple):
     groups: np.ndarray  # (n_points,) group of each point
     away: np.ndarray  # (n_points,) distance of each point from its centre
 
-    @property
-    def radius(self) -> float:
-        """Mean distance of the mass from its centres: upper bound of the distance between distribution and groups."""
-        return float(self.masses @ self.away)
-
-    @property
-    def mean(self) -> np.ndarray:
-        return self.masses @ self.points
-
 
 @dataclass(frozen=True)
 class Coarse(Solver):
     """Exact transport between the centres of groups of points.
 
-    The triangle inequality bounds the error: |W(X, Y) - W(X', Y')| ≤ W(X, X') + W(Y, Y'), and W(X, X') is at most the
-    mean distance of the points of X from the centres of their groups. The cost of the plan, distributed over the points
-    of the groups, is a better upper bound; the distance between the means is a second lower bound.
+    The error is at most the mean distance of the points from the centres of their groups (triangle inequality), summed
+    over both distributions. The cost of the plan, distributed over the points of the groups, is a better upper bound;
+    the distance between the means is a second lower bound.
 
     Parameters
     ----------
@@ -115,10 +106,11 @@ class Coarse(Solver):
     def compare(self, x: Groups, y: Groups, distances: Distances) -> Plan:
         cost = np.ascontiguousarray(distances(x.centres, y.centres))
         group_plan = solve_exact(cost, x.weights, y.weights)
-        radius = x.radius + y.radius
+        # Mean distance of the mass from its centres: upper bound of the distance between a distribution and its groups.
+        radius = float(x.masses @ x.away) + float(y.masses @ y.away)
         rows, cols, mass = spread_over_points(group_plan, x, y)
         priced = float(mass @ np.linalg.norm(x.points[rows] - y.points[cols], axis=1))
-        low = max(group_plan.bounds[0] - radius, float(np.linalg.norm(x.mean - y.mean)))
+        low = max(group_plan.bounds[0] - radius, float(np.linalg.norm(x.masses @ x.points - y.masses @ y.points)))
         high = min(group_plan.value + radius, priced)
         assert group_plan.potentials is not None
         u, v = group_plan.potentials
@@ -144,8 +136,12 @@ def spread_over_points(group_plan: Plan, x: Groups, y: Groups) -> tuple[np.ndarr
     """
     shipped = integer_masses(group_plan.mass)
     leaving, arriving = np.lexsort((group_plan.cols, group_plan.rows)), np.lexsort((group_plan.rows, group_plan.cols))
-    senders, _, sent = _share_out(x, shipped[leaving])
-    receivers, received_with, received = _share_out(y, shipped[arriving])
+    parts = []  # of each side: points, positions of shipments sorted by group, and units
+    for side, order in ((x, leaving), (y, arriving)):
+        by_group = np.argsort(side.groups, kind="stable")
+        points, shipments, units = ship_in_order(integer_masses(side.masses)[by_group], shipped[order])
+        parts.append((by_group[points], shipments, units))
+    (senders, _, sent), (receivers, received_with, received) = parts
     # Sort the receiving side by the order in which shipments leave the senders.
     rank = np.empty(leaving.size, np.int64)
     rank[leaving] = np.arange(leaving.size)
@@ -159,13 +155,6 @@ def ship_in_order(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     ends_a, ends_b = np.cumsum(a), np.cumsum(b)
     ends = np.union1d(ends_a[a > 0], ends_b[b > 0])  # a shipment ends where a sender or a receiver does
     return np.searchsorted(ends_a, ends), np.searchsorted(ends_b, ends), np.diff(ends, prepend=0)
-
-
-def _share_out(side: Groups, shipped: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return points, shipments and units of all parts of shipments; `shipped` is sorted by group."""
-    order = np.argsort(side.groups, kind="stable")
-    points, shipments, amounts = ship_in_order(integer_masses(side.masses)[order], shipped)
-    return order[points], shipments, amounts
 
 
 @dataclass(frozen=True)
@@ -197,15 +186,12 @@ class Coarsened:
     groups: np.ndarray
 
     def radii(self, metric: GroundMetric | None = None) -> np.ndarray:
-        """Return the mean distance of points from their centres, which bounds the error of coarsening a distribution.
-
-        For any two distributions, |W(X, Y) - W(X', Y')| is at most the sum of their radii.
+        """Return the mean distance of points from their centres; two radii bound the error of a distance.
 
         Parameters
         ----------
         metric : GroundMetric or None, default=None
-            Ground metric of the distances; None: Euclidean distance of the unscaled features. Squared costs and
-            metrics other than a cost of the step between projected points raise ValueError.
+            Distance between projected points, not squared; None: Euclidean distance of the unscaled features.
 
         Returns
         -------
@@ -232,8 +218,8 @@ def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = No
     n_groups : int
         Largest number of groups per distribution; distributions with at most `n_groups` points keep all points.
     metric : GroundMetric or None, default=None
-        Metric under which the points of a group are close. None: Euclidean between standardised features, reduced
-        to 20 dimensions by a truncated singular value decomposition if D has more features.
+        Metric under which the points of a group are close. None: Euclidean between standardised features, reduced to 20
+        dimensions by a truncated singular value decomposition.
 
     Returns
     -------
@@ -270,19 +256,17 @@ def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = No
 
 def _standardised(points: Any) -> np.ndarray:
     """Return features divided by their standard deviation, reduced to at most `_MOST_AXES` principal axes."""
-    if sparse.issparse(points):
+    is_sparse = sparse.issparse(points)
+    if is_sparse:
         mean = np.asarray(points.mean(axis=0)).ravel()
         variance = np.asarray(points.multiply(points).mean(axis=0)).ravel() - mean**2
     else:
         mean, variance = points.mean(axis=0, dtype=np.float64), points.var(axis=0, dtype=np.float64)
     spread = np.sqrt(np.maximum(variance, 0.0))
     factor = 1.0 / np.where(spread > 0, spread, 1.0)
-    if sparse.issparse(points):
-        scaled = (points @ sparse.diags(factor)).tocsr()
-    else:
-        scaled = (points - mean) * factor
+    scaled = (points @ sparse.diags(factor)).tocsr() if is_sparse else (points - mean) * factor
     if points.shape[1] > _MOST_AXES:
         from sklearn.decomposition import TruncatedSVD  # imported here, because it needs 10 MB of memory
 
         return TruncatedSVD(_MOST_AXES, random_state=0).fit_transform(scaled)
-    return np.asarray(scaled.toarray() if sparse.issparse(scaled) else scaled, dtype=np.float64)
+    return np.asarray(scaled.toarray() if is_sparse else scaled, dtype=np.float64)

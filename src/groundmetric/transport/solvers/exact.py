@@ -34,11 +34,7 @@ class Cloud(NamedTuple):
 
 
 class Solver:
-    """Base class of solvers; the options of a solver are its fields.
-
-    Solvers on costs define `solve`. Solvers on points define `prepare`, which is called once for each distribution,
-    and `compare`, which is called for each pair of prepared distributions.
-    """
+    """Base class of solvers; their fields are options. They define `solve`, or for points, `prepare` and `compare`."""
 
     name: ClassVar[str]
     balanced: ClassVar[bool] = True  # both sides must have the same total mass
@@ -57,26 +53,26 @@ class Solver:
         Returns
         -------
         Plan
-            The plan with bounds of the optimal value.
+            Plan with bounds of the optimal value.
         """
         raise ValueError(
             f"solver {self.name!r} works on points, not on costs: use `transport.solve_points` or `pairwise_distances`"
         )
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Any:
-        """Compute the data of one distribution that all its pairs share.
+        """Compute the data of one distribution that all its pairs share, once.
 
         Parameters
         ----------
         cloud : Cloud
             Points with mass, and their masses, which sum to 1.
         distances : callable
-            Function of two sets of points that returns the matrix of distances between them.
+            Function from two sets of points to the matrix of distances between them.
 
         Returns
         -------
         object
-            The distribution in the form that `compare` accepts.
+            Argument of `compare`.
         """
         return cloud
 
@@ -86,14 +82,14 @@ class Solver:
         Parameters
         ----------
         x, y : object
-            Distributions returned by `prepare` of the same solver.
+            Results of `prepare` of the same solver.
         distances : callable
-            The function that was passed to `prepare`.
+            Function that was passed to `prepare`.
 
         Returns
         -------
         Plan
-            The plan with bounds of the optimal value.
+            Plan with bounds of the optimal value.
         """
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
@@ -153,7 +149,7 @@ class Exact(Solver):
         reached in practice.
     memory : float, default=1000.0
         Megabytes for the bases of pairs in learning, which give the next solves a warm start; pairs whose basis does
-        not fit start cold every time. Distance matrices store no bases because each pair is solved once.
+        not fit start cold every time.
 
     Examples
     --------
@@ -229,7 +225,11 @@ def solve_exact(
     # (u + v <= cost) if it reached the optimum and no point was excluded; otherwise they are recomputed from v.
     n, m = inner.shape
     u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
-    potentials = (u, v) if all_points and forest.optimal else feasible_potentials(cost, v, cols)
+    if not (all_points and forest.optimal):
+        u = (cost[:, cols] - v).min(axis=1)
+        v_of_sinks, v = v, (cost - u[:, None]).min(axis=0)
+        v[cols] = v_of_sinks
+    potentials = u, v
 
     # Shipments at the given masses: the tree arcs with positive flow. The flow of a node is that of the arc to its
     # parent; the last node is the root and is omitted.
@@ -402,14 +402,6 @@ def typical_cost(cost: np.ndarray) -> float:
     return float(np.median(least)) if least.size else 0.0
 
 
-def feasible_potentials(cost: np.ndarray, v: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest potentials of all points that the costs and the potentials v of the sinks `cols` allow."""
-    u = (cost[:, cols] - v).min(axis=1)
-    full = (cost - u[:, None]).min(axis=0)
-    full[cols] = v
-    return u, full
-
-
 # Bases of the network simplex: validate a warm start, run the simplex, evaluate its tree at the given masses.
 
 UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
@@ -461,15 +453,14 @@ def run_simplex(
         assert flow is not None  # the same plan
         return Forest(parent, flow, potential, n, turned.pivots, turned.optimal)
     parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
+    flow, is_warm = np.empty(n + m + 1, np.int64), start is not None
     if start is not None:
         start = checked_basis(start, n, m)
         # A path of the tree has at most n + m arcs, which bounds the difference of optimal potentials. Larger
         # potentials would only cause cancellation.
         bound = (n + m) * max(cost_range[1], -cost_range[0], 1e-300)
         parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
-    flow = np.empty(n + m + 1, np.int64)
-    warm = start is not None
-    pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, warm, max_pivots)
+    pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, is_warm, max_pivots)
     if pivots < 0:
         if start is not None:
             _check_tree(start.parent, n)  # raises an error that names the invalid node
@@ -503,16 +494,14 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
 
 def _check_tree(parent: np.ndarray, n: int) -> None:
     """Raise unless sources have sinks or the root as parents, sinks have sources, and the arcs form no cycle."""
-    root = parent.size - 1
+    root, parents = parent.size - 1, parent[:-1]
     node = np.arange(root)
-    parents = parent[:-1]
     is_valid = np.where(node < n, (parents >= n) & (parents <= root), (parents >= 0) & (parents < n))
     if not is_valid.all():
         wrong = int(np.argmin(is_valid))
         kind, low, high = ("source", n, root) if wrong < n else ("sink", 0, n - 1)
-        raise ValueError(
-            f"start.parent[{wrong}] is {parents[wrong]}: the parent of a {kind} is from {low} to {high} here; {_REMEDY}"
-        )
+        expected = f"the parent of a {kind} is from {low} to {high} here"
+        raise ValueError(f"start.parent[{wrong}] is {parents[wrong]}: {expected}; {_REMEDY}")
     if parent[root] != -1:
         raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
     if tree_flows(parent.astype(np.int32), np.zeros(parent.size, np.int64)) is None:

@@ -1,4 +1,4 @@
-"""Solver for functions of POT: calls the function for each pair and adds bounds of the exact value."""
+"""Solver for functions of POT, with bounds of the exact value."""
 
 from __future__ import annotations
 
@@ -72,7 +72,14 @@ class POT(Solver):
         value, plan, potentials = self._call(x.masses, y.masses, *points)
         # The cost matrix is needed only to evaluate a returned plan.
         cost = None if plan is None else distances(x.points, y.points)
-        return self._result(value, plan, potentials, cost, x.masses, y.masses, moment_bounds(x, y))
+        # Bounds from means and variances: Jensen's inequality, and the independent coupling.
+        means = x.masses @ x.points, y.masses @ y.points
+        variances = (
+            side.masses @ np.sum((side.points - m) ** 2, axis=1) for side, m in zip((x, y), means, strict=True)
+        )
+        shift = float(np.linalg.norm(means[0] - means[1]))
+        bounds = shift, float(np.sqrt(shift**2 + sum(variances)))
+        return self._result(value, plan, potentials, cost, x.masses, y.masses, bounds)
 
     def _call(self, p: np.ndarray, q: np.ndarray, *points: np.ndarray, **costs: np.ndarray) -> tuple[Any, Any, Any]:
         """Return value, plan and potentials of the function, None for results that it does not return."""
@@ -125,11 +132,7 @@ class POT(Solver):
         return Plan(float(value), rows, cols, mass, None, None, Status.APPROXIMATE, 0, self.name, (low, high))
 
     def _lower(self, cost: np.ndarray, p: np.ndarray, q: np.ndarray, plan: np.ndarray | None, potentials: Any) -> float:
-        """Return the best lower bound of the exact value from the answer.
-
-        Any potentials v of the sinks give a lower bound: u becomes the largest feasible potentials for v, then v the
-        largest feasible potentials for u.
-        """
+        """Return the best lower bound of the exact value from the answer."""
         candidates = [np.zeros(q.size)]
         if potentials is not None:
             candidates.append(np.nan_to_num(potentials[1]))
@@ -137,6 +140,7 @@ class POT(Solver):
             # An entropic plan P satisfies reg · log P + cost = u + v. The units of the potentials of POT depend on
             # the function, so v is computed from P.
             candidates.append(p @ (cost + self.options["reg"] * np.log(np.maximum(plan, 1e-300))))
+        # Any v gives a lower bound: u becomes the largest feasible potentials for v, then v those for u.
         bounds = []
         for v in candidates:
             u = (cost - v).min(axis=1)
@@ -156,11 +160,3 @@ def rounded(plan: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     missing_a, missing_b = np.maximum(a - plan.sum(axis=1), 0.0), np.maximum(b - plan.sum(axis=0), 0.0)
     total = missing_b.sum()
     return plan + missing_a[:, None] * (missing_b / total) if total > 0 else plan
-
-
-def moment_bounds(x: Cloud, y: Cloud) -> tuple[float, float]:
-    """Return bounds of the exact distance from means and variances (Jensen's inequality, independent coupling)."""
-    means = x.masses @ x.points, y.masses @ y.points
-    variances = (side.masses @ np.sum((side.points - m) ** 2, axis=1) for side, m in zip((x, y), means, strict=True))
-    shift = float(np.linalg.norm(means[0] - means[1]))
-    return shift, float(np.sqrt(shift**2 + sum(variances)))
