@@ -37,8 +37,7 @@ class Classes:
 
     Examples
     --------
-    >>> import groundmetric as gm
-    >>> gm.GroundMetricLearner(target=[gm.learning.Classes(weight=2.0), "ordered"]).target[0]
+    >>> Classes(weight=2.0)
     Classes(weight=2.0)
     """
 
@@ -100,9 +99,8 @@ class Distances(Ordered):
 class Survival(_LabelWithGap):
     """Right-censored survival times; only comparisons of certain order are used.
 
-    Times are converted to percentiles of survival (the share of patients who die earlier, by Kaplan–Meier), which do
-    not depend on the unit of time. A triplet (i, j, k) is used if k is farther from j than i is for every possible
-    death time of the censored patients.
+    Times are converted to percentiles of survival (`survival_percentiles`). A triplet (i, j, k) is used if k is farther
+    from j than i is for every possible death time of the censored patients.
 
     Parameters
     ----------
@@ -114,12 +112,8 @@ class Survival(_LabelWithGap):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import groundmetric as gm
-    >>> y = np.array([(True, 3.0), (False, 8.0), (True, 5.0)], dtype=[("event", bool), ("time", float)])
-    >>> D = gm.Distributions([[0.0], [5.0], [2.0]], ["ann", "bob", "cid"])
-    >>> gm.GroundMetricLearner(target=gm.learning.Survival(gap=0.1), max_epochs=2).fit(D, y).classes_.tolist()
-    [3.0, 5.0]
+    >>> Survival(gap=0.1)
+    Survival(gap=0.1, weight=1.0)
     """
 
 
@@ -260,7 +254,6 @@ class OrderedTarget(Target):
 
     @classmethod
     def of(cls, values: np.ndarray, gap: float | None = None) -> OrderedTarget:
-        """Return the target; the default gap is a quarter of the standard deviation of the values."""
         return cls(values, GAP * _deviation(values) if gap is None else gap)
 
     @property
@@ -291,7 +284,6 @@ class DistanceTarget(Target):
 
     @classmethod
     def of(cls, matrix: np.ndarray, gap: float | None = None) -> DistanceTarget:
-        """Return the target; the default gap is a quarter of the standard deviation of the distances."""
         off_diagonal = matrix[~np.eye(len(matrix), dtype=bool)]
         return cls(matrix, GAP * _deviation(off_diagonal) if gap is None else gap)
 
@@ -346,7 +338,6 @@ class SurvivalTarget(Target):
 
     @classmethod
     def of(cls, times: SurvivalTimes, gap: float | None = None) -> SurvivalTarget:
-        """Return the target; the default gap is a quarter of the standard deviation of the percentiles."""
         gap = GAP * float(np.std(expected_percentiles(times))) if gap is None else gap
         return cls(*survival_ranges(times), gap)
 
@@ -363,11 +354,9 @@ class SurvivalTarget(Target):
         return np.where(certain, levels, levels.max() + 1)
 
     def cases(self, anchor: int, near_ids: np.ndarray, far_ids: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return label distances at both ends of the anchor's range: largest of near, smallest of far candidates.
-
-        Between the ends, the difference of the two is a concave function, whose minimum is at an end. If the range of a
-        far candidate overlaps with that of the anchor, its distance may be 0.
-        """
+        """Return label distances at both ends of the anchor's range: largest of near, smallest of far candidates."""
+        # Between the ends, the difference of the two is a concave function, whose minimum is at an end. If the range of
+        # a far candidate overlaps with that of the anchor, its distance may be 0.
         ends = (self.low[anchor], self.high[anchor])
         overlap = (self.low[far_ids] <= ends[1]) & (self.high[far_ids] >= ends[0])
         cases = []
@@ -450,13 +439,10 @@ def read_labels(
 ) -> list[Label]:
     """Validate the labels y of D, one `Label` for each target; `by_row`: y has labels of points."""
     check_class_weight(class_weight)
-    if isinstance(target, list | tuple):
-        if not target:
-            raise ValueError(f"target is {target!r}: expected a kind for each label")
-        kinds = [resolve_target(kind) for kind in target]
-        columns = _columns(y, len(kinds))
-    else:
-        kinds, columns = [resolve_target(target)], {"y": y}
+    kinds = [resolve_target(kind) for kind in (target if isinstance(target, list | tuple) else [target])]
+    if not kinds:
+        raise ValueError(f"target is {target!r}: expected a kind for each label")
+    columns = _columns(y, len(kinds)) if isinstance(target, list | tuple) else {"y": y}
     balanced = class_weight is not None
     labels = [
         _read(column, kind, name_index, D, by_row, name, balanced)
@@ -481,11 +467,11 @@ def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row:
 
 def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
     """Return the positions of distributions with at least one label, and their supervision."""
-    shares = np.array([label.share for label in labels], dtype=np.float64)
-    labelled = np.flatnonzero(np.any([label.target.labelled for label in labels], axis=0))
+    targets, _, shares = zip(*labels, strict=True)
+    labelled = np.flatnonzero(np.any([target.labelled for target in targets], axis=0))
     if strata is not None and np.ptp(strata[labelled]) == 0:
         strata = None
-    return labelled, Supervision(tuple(label.target for label in labels), shares, strata).at(labelled)
+    return labelled, Supervision(targets, np.array(shares, dtype=np.float64), strata).at(labelled)
 
 
 def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np.ndarray]) -> None:
@@ -504,13 +490,11 @@ def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np
                 "every class has a single distribution: no triplet can be formed; at least one class needs two"
             )
         for code in np.flatnonzero(counts == 1):
-            name = D.names[int(np.argmax(target.levels == code))]
-            warnings.warn(
-                f"class {classes[code]!r} has a single distribution ({name!r}), which is never an anchor: other "
-                "classes are only kept away from it",
-                UserWarning,
-                stacklevel=4,
+            single = (
+                f"class {classes[code]!r} has a single distribution ({D.names[np.argmax(target.levels == code)]!r})"
             )
+            message = f"{single}, which is never an anchor: other classes are only kept away from it"
+            warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def hold_out(
@@ -520,14 +504,12 @@ def hold_out(
     held_out = np.zeros(codes.size, bool)
     if fraction == 0.0:
         return held_out
+    _, levels, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    free = np.minimum(np.ceil(fraction * counts), np.maximum(counts - 2, 0)).astype(int)  # that may still be held out
     if groups is None:
-        for c in np.unique(codes):
-            members = random.permutation(np.flatnonzero(codes == c))
-            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
+        for level, n_free in enumerate(free):
+            held_out[random.permutation(np.flatnonzero(levels == level))[:n_free]] = True
     else:
-        _, levels = np.unique(codes, return_inverse=True)
-        counts = np.bincount(levels)
-        free = np.minimum(np.ceil(fraction * counts), np.maximum(counts - 2, 0))  # that may still be held out
         for group in random.permutation(np.unique(groups)):
             members = groups == group
             needed = np.bincount(levels[members], minlength=counts.size)
@@ -542,7 +524,7 @@ def hold_out(
 
 
 def _columns(y: Any, n_labels: int) -> dict[str, Any]:
-    """Return several labels by name, from the columns of a table or the entries of a list."""
+    """Return several labels by name."""
     if hasattr(y, "columns") and hasattr(y, "iloc"):
         columns = {f"y[{name!r}]": y.iloc[:, number] for number, name in enumerate(y.columns)}
     elif isinstance(y, list | tuple):
@@ -624,10 +606,9 @@ def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> D
     matrix = np.array(real_array(align_square_by_name(y, name_index, name), name), dtype=np.float64)
     if matrix.shape != (size, size):
         raise ValueError(f"{name} has shape {matrix.shape}: target distances between {size} need {(size, size)}")
-    if np.isinf(matrix).any() or np.any(matrix < 0):
-        raise ValueError(
-            f"{name} holds {matrix[np.isinf(matrix) | (matrix < 0)][0]:g}: expected distances of at least 0"
-        )
+    invalid = matrix[np.isinf(matrix) | (matrix < 0)]
+    if invalid.size:
+        raise ValueError(f"{name} holds {invalid[0]:g}: expected distances of at least 0")
     diagonal = np.diag(matrix)
     if np.any(diagonal > 0):
         raise ValueError(f"{name} has {diagonal.max():g} on its diagonal: a distribution is at distance 0 from itself")

@@ -54,9 +54,8 @@ def check_splits(splits: list[Split], labels: np.ndarray, groups: Any = None) ->
             in_class = labels == absent[0]
             reason = f"it has {int(in_class.sum())} of {labels.size} in all"
             if members is not None and np.unique(members[in_class]).size == 1:
-                group = groups[int(np.argmax(in_class))]
-                reason = f"it occurs in one group only ({group!r}), which is tested here"
-            label = absent[0].item() if hasattr(absent[0], "item") else absent[0]  # 'a' rather than np.str_('a')
+                reason = f"it occurs in one group only ({groups[int(np.argmax(in_class))]!r}), which is tested here"
+            label = absent.tolist()[0]  # 'a' rather than np.str_('a')
             raise ValueError(
                 f"split {number} has no distribution of class {label!r} to learn from: {reason}; drop or merge the "
                 "class, or split otherwise"
@@ -75,9 +74,7 @@ def shuffled(
     test_size: float = 0.2,
     random_state: RandomState = None,
 ) -> list[Split]:
-    """Return repeated random splits that keep the class shares; test sets of different splits may overlap.
-
-    Every class has distributions in every training set.
+    """Return repeated random splits that keep the class shares, with every class in every training set.
 
     Parameters
     ----------
@@ -209,10 +206,8 @@ def leave_one_group_out(groups: LabelsLike) -> list[Split]:
     [[0, 2], [1]]
     """
     name_index = NameIndex.of(groups)
-    named = group_list(groups, name_index)
-    members = number_groups(named, name_index.size)
-    assert named is not None
-    assert members is not None
+    named = group_list(groups, name_index) or []
+    members = unit_codes(named, name_index.size)
     if members.max() == 0:
         raise ValueError(f"all distributions are in one group ({named[0]!r}): at least two are needed")
     from sklearn.model_selection import LeaveOneGroupOut
@@ -242,16 +237,13 @@ def leave_one_out(y: LabelsLike) -> list[Split]:
     n = NameIndex.of(y).size
     if n < 2:
         raise ValueError(f"{n} distributions: at least two are needed to leave one out")
-    from sklearn.model_selection import LeaveOneOut
-
-    return Splits(LeaveOneOut().split(np.zeros(n)), numbered(y))
+    return Splits(leave_one_group_out(np.arange(n)), numbered(y))
 
 
 class Splits(list[Split]):
-    """List of (train, test) indices into labels that may carry names.
+    """List of (train, test) indices into labels with names: `numbers` holds 0, 1, 2, … with these names.
 
-    `numbers` holds 0, 1, 2, … with the names of the labels. With them, functions that take splits and distributions
-    translate the indices to the order of their distributions. A plain list holds indices of the distributions.
+    Functions of splits and distributions translate the indices to the order of their distributions.
     """
 
     def __init__(self, splits: Iterable[Split], numbers: Any) -> None:
@@ -322,19 +314,18 @@ def _shuffled_groups(
     np.add.at(counts, (members, codes), 1)  # distributions of each group and class
     total = counts.sum(axis=0)
 
-    def draw() -> tuple[tuple[int, int, float], frozenset[int]]:
-        """Draw test groups, with a badness: classes without training, without test distributions, wrong shares."""
-        order = random.permutation(len(counts))
-        filled = np.cumsum(counts[order].sum(axis=1))
-        n_groups = 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))
-        test = counts[order[:n_groups]].sum(axis=0)
-        badness = (int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum()))
-        return badness, frozenset(order[:n_groups].tolist())
-
     taken: dict[frozenset[int], None] = {}
     for _ in range(n_splits):
-        drawn = [draw() for _ in range(_CANDIDATES)]
-        fresh = [(badness, chosen) for badness, chosen in drawn if chosen not in taken]
+        # Choose the best new division by badness: classes without training or test distributions, then wrong shares.
+        fresh = []
+        for _ in range(_CANDIDATES):
+            order = random.permutation(len(counts))
+            filled = np.cumsum(counts[order].sum(axis=1))
+            chosen = order[: 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))]
+            test = counts[chosen].sum(axis=0)
+            badness = int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum())
+            if (groups := frozenset(chosen.tolist())) not in taken:
+                fresh.append((badness, groups))
         if not fresh:
             raise ValueError(
                 f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "

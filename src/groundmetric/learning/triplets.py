@@ -72,15 +72,12 @@ def random_triplets(
 ) -> Triplets:
     """Draw `n_neighbors` (t) neighbours per level of the label for each anchor, and form all triplets that hold.
 
-    With classes (an array is taken for classes), these are t of the anchor's class × t of each other class, drawn
-    without replacement. Held-out distributions (a mask) are anchors, but not neighbours.
-
-    Anchors are divided into mini-batches of about `batch_size` triplets, and neighbours are drawn from the anchors of
-    the same mini-batch first. The number of distributions and pairs of a mini-batch then does not grow with the cohort.
-
-    With strata (batches), near neighbours are from other strata and far neighbours from the anchor's stratum, to make
-    differences between strata useless for reducing the loss. Anchors without such neighbours get neighbours of any
-    stratum.
+    With classes (an array is taken for classes), these are t of the anchor's class × t of each other class. Held-out
+    distributions (a mask) are anchors, but not neighbours. Anchors are divided into mini-batches of about `batch_size`
+    triplets, and neighbours are drawn from the anchors of the same mini-batch first: the number of distributions and
+    pairs of a mini-batch does not grow with the cohort. With strata (batches), near neighbours are from other strata
+    and far neighbours from the anchor's stratum, which makes differences between strata useless for reducing the loss;
+    anchors without such neighbours get neighbours of any stratum.
 
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
@@ -135,13 +132,11 @@ def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
 def _divide_anchors(
     target: Target, size: float, held_out: np.ndarray | None, strata: np.ndarray | None, random: np.random.RandomState
 ) -> np.ndarray:
-    """Return the mini-batch of each anchor, -1 without a label.
-
-    Mini-batches have similar shares of all levels and strata. Held-out anchors are in separate mini-batches.
-    """
+    """Return the mini-batch of each anchor (-1 without a label), with similar shares of all levels and strata."""
     held_out = np.zeros(target.labelled.size, bool) if held_out is None else held_out
     groups = target.levels if strata is None else target.levels * (strata.max() + 1) + strata
     batch, start = np.full(held_out.size, -1), 0
+    # Held-out anchors are in separate mini-batches.
     for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
         n_batches = int(np.ceil(anchors.size / size))
         for part in np.array_split(_interleaved(groups[anchors], random), max(n_batches, 1)):
@@ -219,8 +214,7 @@ def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray |
 def _across_strata(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
     """Return near candidates from other strata and far candidates from the same stratum, if these form a triplet.
 
-    Otherwise drop the restriction of the far candidates, then that of the near ones, then both. A class that does not
-    occur in the anchor's stratum is left out as long as another class does.
+    Otherwise drop the restriction of the far candidates, then that of the near ones, then both.
     """
     levels = [pool.all() for pool in pools]
     members = np.concatenate(levels)

@@ -174,20 +174,20 @@ def embedded(plan: Plan, rows: np.ndarray, cols: np.ndarray, total: float) -> Pl
 
 @dataclass(frozen=True)
 class BoundedDistances:
-    """Distances between distributions with proved lower and upper bounds; the result of `pairwise`.
+    """Distances between distributions with proved bounds; the result of `pairwise`.
 
     Parameters
     ----------
     solver : Solver
-        The solver; for "auto", the selected solver.
+        Solver; for "auto", the selected solver.
     reason : str
         Why "auto" selected this solver; empty for other solvers.
     distances : array of shape (len(A), len(B))
-        The distances.
+        Distances.
     lower, upper : array of shape (len(A), len(B))
-        Lower and upper bounds of the optimal values, up to rounding.
+        Bounds of the optimal values, up to rounding.
     statuses : Counter of Status
-        The number of pairs that ended with each status.
+        Number of pairs that ended with each status.
 
     Examples
     --------

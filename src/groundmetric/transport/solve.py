@@ -28,9 +28,8 @@ _FEWEST_GROUPS = 30
 class Auto(Solver):
     """Exact transport if it fits into a time budget, otherwise coarsened transport with the most groups that fit.
 
-    The time is estimated from the numbers of points, not measured: the same data give the same result on every machine.
-    Only points with Euclidean distances can be grouped; costs, and points with other distances, are always solved
-    exactly.
+    The time is estimated from the numbers of points: the same data give the same result on every machine. Costs, and
+    points with other than Euclidean distances, are always solved exactly.
 
     Parameters
     ----------
@@ -211,12 +210,11 @@ def solve_points(
     if not chosen.balanced:
         return chosen.solve(np.ascontiguousarray(step.between(x, y)), a, b)
     # Other solvers compare points with mass, for a total mass of 1.
-    total, indices, clouds = float(a.sum()), [], []
-    for points, mass in ((x, a), (y, b)):
-        with_mass = np.flatnonzero(mass >= 2.0**-60 * mass.sum())
-        indices.append(with_mass)
-        cloud = Cloud(np.ascontiguousarray(points[with_mass]), mass[with_mass] / mass[with_mass].sum())
-        clouds.append(chosen.prepare(cloud, step.between))
-    plan = embedded(chosen.compare(*clouds, step.between), *indices, total)
-    has_all_points = indices[0].size == a.size and indices[1].size == b.size
+    rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))
+    first, second = (
+        chosen.prepare(Cloud(np.ascontiguousarray(z[kept]), mass[kept] / mass[kept].sum()), step.between)
+        for z, mass, kept in ((x, a, rows), (y, b, cols))
+    )
+    plan = embedded(chosen.compare(first, second, step.between), rows, cols, float(a.sum()))
+    has_all_points = rows.size == a.size and cols.size == b.size
     return plan if has_all_points else replace(plan, potentials=None)  # points without mass have no potentials

@@ -127,7 +127,7 @@ def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
     unknown = sorted(set(options) - set(option_names))
     if unknown:
         raise TypeError(f"solver {solver!r} has no option {unknown[0]!r}: its options are {option_names}")
-    return kind(**options)  # type: ignore[no-any-return]
+    return kind(**options)
 
 
 def warn_of_status(status: Status, count: int) -> None:
