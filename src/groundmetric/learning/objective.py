@@ -41,14 +41,11 @@ class Evaluation:
 
 
 class Objective:
-    """Mean hinge loss over triplets as a function of the metric's parameters, in units of a typical distance.
-
-    The margin of the hinge is in units of the attribute `unit`.
-    """
+    """Mean hinge loss over triplets as a function of the metric's parameters, in units of a typical distance."""
 
     def __init__(self, triplets: Triplets, pairs: EmbeddedPairs, *, margin: float) -> None:
         self.triplets, self.pairs, self.margin = triplets, pairs, margin
-        self.unit = 1.0
+        self.unit = 1.0  # of the loss and of the margin
 
     def typical_distance(self, parameters: np.ndarray, batch: np.ndarray) -> float:
         """Return the mean distance over the pairs of the triplets `batch`."""
@@ -206,10 +203,7 @@ _DECAY, _EPSILON = (0.9, 0.999), 1e-8
 
 
 class Adam:
-    """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink.
-
-    A step changes each entry by about `learning_rate`, independently of the scale of the gradient.
-    """
+    """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink."""
 
     def __init__(self, learning_rate: float) -> None:
         self.learning_rate = learning_rate
@@ -233,10 +227,9 @@ class Adam:
     def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: ProximalPenalty, weight: float) -> np.ndarray:
         """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
 
-        Both steps use the same step size for an entry, so W is a fixed point exactly if the penalty balances the
-        gradient. A proximal step of a single size after Adam's steps of many sizes would have other fixed points.
-        Entries that the penalty ties together (`penalty.tied`) share a step size. Step sizes follow the gradient of the
-        sum of loss and penalty, which bounds them if no triplet is active.
+        Both steps use the same step size for an entry (or for entries of `penalty.tied`), so W is a fixed point exactly
+        if the penalty balances the gradient. Step sizes follow the gradient of the sum of loss and penalty, which
+        bounds them if no triplet is active.
         """
         total = gradient + weight * penalty.gradient(W)
         mean, square = self._moments(gradient, total)
@@ -279,10 +272,7 @@ class LinearEmbedding:
                 yield d, z[end - self._D.sizes[d] : end]
 
     def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
-        """Return the gradient of the parameters of the last `place` from the gradient of the embedded points.
-
-        `pull`, shape (n_points, n_components), is 0 outside `distributions`.
-        """
+        """Return the gradient of the parameters of the last `place` from the gradient of the embedded points."""
         total = np.zeros(self._shape)
         for _, rows in self._blocks(distributions):
             # Only these rows are copied if the cohort is float32.
@@ -300,11 +290,7 @@ class LinearEmbedding:
 
 
 class EmbeddedPairs:
-    """Transport between embedded points as a function of the embedding's parameters.
-
-    `upper`, `lower` and `solve` are those of `PairTransport`, at the parameters of the last `place`. The embedding is a
-    `LinearEmbedding`, or another object with its methods `place` and `pull_back`.
-    """
+    """Transport between points that a `LinearEmbedding`, or an object with its methods, has placed."""
 
     def __init__(self, embedding: Any, transport: PairTransport) -> None:
         self.embedding, self.transport = embedding, transport
@@ -417,8 +403,8 @@ class DiagonalModel(LinearModel):
 # The start of learning: the first rows of W separate the labels, the remaining rows are small and random. The loss is
 # not convex: from a random W alone, learning often ends at chance on data with many noise features.
 
-# Root mean square of the entries of the leading row. It sets the size of a step of `learning_rate` relative to W. It
-# has no other effect, because margin and strength are relative.
+# Root mean square of the entries of the leading row, which only sets the size of a step of `learning_rate` relative to
+# W, because margin and strength are relative.
 _ENTRY = 1.0 / 16.0
 # Size of the random rows relative to the leading row: small, to give noise features little weight at the start.
 _RANDOM_ROWS = 0.1
@@ -501,8 +487,8 @@ def _shrunk_covariance(
 ) -> LinearOperator:
     """Return (covariance of standardised points around the prediction from their label + identity) / 2.
 
-    The matrix is not formed: it has n_features² entries. A product makes one pass over the points, in blocks of rows
-    that bound the memory. Sparse rows are copied once, because selecting them takes longer than multiplying.
+    The matrix is not formed: a product makes one pass over the points, in blocks of rows that bound the memory. Sparse
+    rows are copied once, because selecting them takes longer than multiplying.
     """
     rows = np.arange(D.points.shape[0])
     if rows.size > _MOST_POINTS:

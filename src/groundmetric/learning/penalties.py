@@ -13,10 +13,10 @@ from .labels import Supervision
 class Penalty(Protocol):
     """Penalty on the components W: any object with ``value(W)`` and ``gradient(W)``.
 
-    Passed as `penalty` to the learner, it is applied to W for standardised features (for a diagonal metric, to the
-    weights as one row), multiplied by `strength` and divided by its value at the start. Steps along a gradient never
-    set entries of W to exactly 0. For that, add a method ``proximal(W, step)``, which returns the V that minimises
-    step · value(V) + |V - W|² / 2, and ``tied``, the axes of W over which `step` must be constant: () none, (0, 1) all.
+    The learner applies it to W for standardised features (for a diagonal metric, to the weights as one row), multiplied
+    by `strength` and divided by its value at the start. To set entries to exactly 0, add a method ``proximal(W, step)``
+    that returns the V which minimises step · value(V) + |V - W|² / 2, and ``tied``, the axes of W over which `step` is
+    constant: () none, (0, 1) all.
 
     Parameters
     ----------

@@ -46,8 +46,7 @@ class Nearest:
 
     Examples
     --------
-    >>> import groundmetric as gm
-    >>> gm.GroundMetricLearner(neighbors=gm.learning.Nearest(refresh=2)).neighbors
+    >>> Nearest(refresh=2)
     Nearest(refresh=2)
     """
 
@@ -273,11 +272,7 @@ _RANDOM = ("kind", "keys", "position", "has_gauss", "gauss")
 
 @dataclass
 class Progress:
-    """State of a training between two steps.
-
-    Together with the optimiser, the random generator and the warm starts of the pairs, this is everything that the
-    remaining steps depend on: a training continued from a checkpoint gives the same result, bit by bit.
-    """
+    """State of a training between two steps; a training continued from it gives the same result, bit by bit."""
 
     W: np.ndarray
     kept: Any  # copy of the parameters of the lowest held-out loss (`LinearModel.keep`)
@@ -325,6 +320,7 @@ class Progress:
         return cls(**fields)
 
 
+@dataclass(eq=False)
 class Training:
     """One run of the training loop, in steps of a mini-batch.
 
@@ -332,25 +328,21 @@ class Training:
     All other attributes follow from it and from the arguments, and are set again after a restart.
     """
 
-    progress: Progress
-    objective: Objective  # loss of the current triplets and points
-    groups: list[np.ndarray]  # groups of triplets to learn from
-    validating: np.ndarray  # triplets with a held-out anchor
-    threads: Threads
+    D: Distributions
+    labels: Supervision
+    settings: Settings
+    model: LinearModel
+    scale: np.ndarray
+    held_out: np.ndarray
+    random: np.random.RandomState
+    progress: Progress = field(init=False)
+    objective: Objective = field(init=False)  # loss of the current triplets and points
+    groups: list[np.ndarray] = field(init=False)  # groups of triplets to learn from
+    validating: np.ndarray = field(init=False)  # triplets with a held-out anchor
+    threads: Threads = field(init=False)
 
-    def __init__(
-        self,
-        D: Distributions,
-        labels: Supervision,
-        settings: Settings,
-        model: LinearModel,
-        scale: np.ndarray,
-        held_out: np.ndarray,
-        random: np.random.RandomState,
-    ) -> None:
-        self.D, self.labels, self.settings, self.model, self.scale = D, labels, settings, model, scale
-        self.held_out, self.random = held_out, random
-        self.optimiser = model.optimiser(settings.learning_rate)
+    def __post_init__(self) -> None:
+        self.optimiser = self.model.optimiser(self.settings.learning_rate)
         self.strata_variance = self._strata_variance()
 
     def run(
@@ -433,7 +425,18 @@ class Training:
     def _begin(self, refresh: int | None) -> None:
         """Set the first parameters, triplets and mini-batches, and the units of distances and penalty."""
         self.optimiser = self.model.optimiser(self.settings.learning_rate)
-        W = self.model.start(self._first_components)
+
+        def components(k: int) -> np.ndarray:
+            """Return the rows of a linear metric for standardised features."""
+            init = self.settings.init
+            if isinstance(init, np.ndarray):
+                return init * self.scale
+            if init == "random":
+                return random_start(self.scale, k, self.random)
+            training = np.flatnonzero(~self.held_out)
+            return discriminating_start(self.D[training], self.labels.at(training), self.scale, k, self.random)
+
+        W = self.model.start(components)
         triplets = self._choose_triplets(W, refresh)
         now = self.progress = Progress(W, self.model.keep(W), self.held_out, triplets, refresh=refresh)
         self._use_triplets()
@@ -452,36 +455,18 @@ class Training:
         first = penalty.value(W) if penalty is not None else 0.0
         now.penalty_weight = self.settings.strength / first if first > 0 else 0.0
 
-    def _first_components(self, k: int) -> np.ndarray:
-        """Return the rows of a linear metric for standardised features."""
-        init = self.settings.init
-        if isinstance(init, np.ndarray):
-            return init * self.scale
-        if init == "random":
-            return random_start(self.scale, k, self.random)
-        training = np.flatnonzero(~self.held_out)
-        return discriminating_start(self.D[training], self.labels.at(training), self.scale, k, self.random)
-
     def _restart_if_misled(self) -> None:
         """Learn again with nearest neighbours if the metric does not separate the classes of the training set.
 
-        Random triplets compare distributions that are often far apart in any case. If a nuisance direction happens to
-        be associated with the classes, it reduces their loss, even to 0, while the nearest distribution of each one is
-        still of another class. Nearest neighbours remove such directions, because they are the violations that matter
-        for neighbours. They are not used from the start: on real cohorts they overfit more and take three times as
-        long.
+        A nuisance direction that happens to be associated with the classes reduces the loss of random triplets, even to
+        0, while the nearest distribution of each one is still of another class. Nearest neighbours are not used from
+        the start: on real cohorts they overfit more and take three times as long.
         """
-        target = self.labels.targets[0]
-        if (
-            not self.settings.restart
-            or not isinstance(self.model, LinearModel)
-            or not isinstance(target, ClassTarget)
-            or len(self.labels.targets) > 1
-            or self.labels.strata is not None
-            or len(self.D) > _MOST_DISTRIBUTIONS
-        ):
+        now, labels, target = self.progress, self.labels, self.labels.targets[0]
+        if not self.settings.restart or not isinstance(self.model, LinearModel) or len(self.D) > _MOST_DISTRIBUTIONS:
             return
-        now = self.progress
+        if not isinstance(target, ClassTarget) or len(labels.targets) > 1 or labels.strata is not None:
+            return
         z = self.model.project(self.D, now.kept if self.validating.size else now.W)
         now.agreement = nearest_agreement(Masses.of(self.D), z, target.levels, self.threads, cost=self.model.cost)
         if now.agreement < MIN_AGREEMENT and now.refresh is None:
