@@ -29,7 +29,7 @@ from .._internal.validation import (
 )
 from ..distances import GroundMetricMethod
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
-from ..learning.checkpoint import Checkpoints, Saving, belonging
+from ..learning.checkpoint import Checkpoints, belonging
 from ..learning.labels import (
     Distances,
     Kind,
@@ -438,7 +438,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             # Without fresh points, the drawn points are part of the data.
             parameters += [] if fresh is None else ["fresh points", self.n_points]
             belongs_to = belonging(training.D, training.labels, parameters)
-            saving = Saving(Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to))
+            saving = Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to)
         with (
             saving or nullcontext(),
             Threads(self.n_jobs) as threads,

@@ -70,14 +70,54 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 class Checkpoints:
     """File of the last state of a run, with the previous state in ``<path>.before``; at least `every` seconds apart.
 
-    `belongs_to` has digests of data, labels and parameters, which must be equal when a state is read.
+    `belongs_to` has digests of data, labels and parameters, which must be equal when a state is read. As a context
+    manager, it loads the last state and defers an interruption (Ctrl-C) to the end of the current step, to write the
+    state first; a second signal acts at once.
     """
+
+    state: State | None = None  # the last state, when training began
 
     def __init__(self, path: str | os.PathLike[str], every: float, belongs_to: dict[str, str]) -> None:
         self.path, self.every, self.belongs_to = Path(path), every, belongs_to
         self.before = check_path(path)
         self._written = time.monotonic()
         self._warned = False
+        self._handlers: dict[int, Any] = {}  # original handler of each signal
+        self._received: tuple[int, Any] | None = None
+
+    def __enter__(self) -> Checkpoints:
+        self.state = self.load()
+        if threading.current_thread() is threading.main_thread():  # only there are signals handled
+            # SIGTERM is deferred only if the program (the command line) handles it: by default it ends the process.
+            handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+            self._handlers = {number: signal.signal(number, self._note) for number in handled}
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if error is None:
+            self._act()
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._received, earlier = (number, frame), self._received
+        if earlier is not None:
+            self._act()
+
+    def _act(self) -> None:
+        """Call the original handler of a received signal, which usually raises KeyboardInterrupt."""
+        if self._received is not None:
+            (number, frame), self._received = self._received, None
+            self._handlers[number](number, frame)
+
+    def is_due(self) -> bool:
+        return time.monotonic() - self._written >= self.every
+
+    def after_step(self, training: Training) -> None:
+        """Write the state if it is due, if training has finished, or if a signal was received."""
+        if self.is_due() or training.progress.finished or self._received is not None:
+            self.write(training.state())
+        self._act()
 
     def load(self) -> State | None:
         """Return the last undamaged state, or None without a file; a damaged file causes a warning."""
@@ -108,9 +148,6 @@ class Checkpoints:
         if damaged:
             self._warn(f"{'; '.join(damaged)}; both checkpoints are damaged or missing, so learning starts anew")
         return None
-
-    def is_due(self) -> bool:
-        return time.monotonic() - self._written >= self.every
 
     def write(self, state: State) -> None:
         """Write a state. If that fails, warn once and continue: the previous file is intact."""
@@ -152,47 +189,3 @@ def belonging(D: Distributions, labels: Supervision, parameters: list[Any]) -> d
 def cohort_digest(D: Distributions) -> bytes:
     """Return a digest of all distributions in their order, and of the names of their features."""
     return digest(*distribution_digests(D), str(D.features))
-
-
-class Saving:
-    """State of a training: loaded at first, then written after steps.
-
-    As a context manager, it defers an interruption (Ctrl-C) to the end of the current step, and writes the state first;
-    a second signal acts at once. Signals are handled only in the main thread.
-    """
-
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
-        self._handlers: dict[int, Any] = {}  # original handler of each signal
-        self._received: tuple[int, Any] | None = None
-        self.state: State | None = checkpoints.load()
-
-    def __enter__(self) -> Saving:
-        if threading.current_thread() is threading.main_thread():
-            # SIGTERM is deferred only if the program (the command line) handles it: by default it ends the process.
-            handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-            self._handlers = {number: signal.signal(number, self._note) for number in handled}
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        if error is None:
-            self._act()
-
-    def after_step(self, training: Training) -> None:
-        """Write the state if it is due, if training has finished, or if a signal was received."""
-        if training.progress.finished or self._received is not None or self._checkpoints.is_due():
-            self._checkpoints.write(training.state())
-        self._act()
-
-    def _note(self, number: int, frame: Any) -> None:
-        self._received, earlier = (number, frame), self._received
-        if earlier is not None:
-            self._act()
-
-    def _act(self) -> None:
-        """Call the original handler of a received signal, which usually raises KeyboardInterrupt."""
-        if self._received is not None:
-            (number, frame), self._received = self._received, None
-            self._handlers[number](number, frame)

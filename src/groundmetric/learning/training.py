@@ -15,7 +15,7 @@ from .._internal.validation import ParameterError, check_number, real_array
 from ..distributions import Distributions
 from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
-from .checkpoint import Saving, State, add_prefix, cohort_digest, strip_prefix
+from .checkpoint import Checkpoints, State, add_prefix, cohort_digest, strip_prefix
 from .labels import Classes, ClassTarget, Distances, Ordered, Supervision
 from .objective import (
     Adam,
@@ -350,7 +350,7 @@ class Training:
         threads: Threads,
         *,
         on_epoch: Callable[[dict[str, list[Any]]], None],
-        saving: Saving | None = None,
+        saving: Checkpoints | None = None,
         fresh: Fresh | None = None,
     ) -> Progress:
         """Train from the start, or from the saved state, to the end; `fresh` returns other points for every epoch."""
