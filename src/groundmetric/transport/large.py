@@ -8,7 +8,7 @@ negative reduced cost become candidates. The plan is optimal when pricing finds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,9 @@ def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: fl
     rows, cols = _in_order(x, units.a), _in_order(y, units.b)
     problem = Problem(x[rows], y[cols], units.a[rows], units.b[cols], int(cost))
     budget = 2000 * (rows.size + cols.size) if max_pivots is None else max_pivots
-    descent = Descent(problem, budget, tolerance)
-    value, gap = descent.value, max(descent.value - descent.lower, 0.0)
+    descent = descend(problem, budget, tolerance)
+    value = descent.value
+    gap = max(value - descent.lower, 0.0)
 
     # Potentials of all points; points without mass get the largest feasible potentials.
     u, v = np.empty(x.shape[0]), np.empty(y.shape[0])
@@ -126,91 +127,41 @@ class Problem:
     cost: int  # a `Cost`
 
 
+@dataclass
 class Descent:
-    """Multiscale solution of one problem: the current basis, and a lower bound of the optimal value.
+    """Basis of a problem, and feasible potentials u + v <= cost with the largest lower bound of the value until now."""
 
-    `u` and `v` are feasible potentials (u + v <= cost on all arcs): their mass-weighted sum is the lower bound `lower`.
-    Problems with more than `DENSE` costs create the `Descent` of their groups, which solves the next coarser level.
-    """
-
+    problem: Problem
     parent: np.ndarray
     flow: np.ndarray
     potential: np.ndarray
-    u: np.ndarray
-    v: np.ndarray
+    pivots: int
+    status: Status = Status.OPTIMAL
+    lower: float = -np.inf  # for a total mass of 1, as `value`
+    u: np.ndarray = field(init=False)
+    v: np.ndarray = field(init=False)
 
-    def __init__(self, problem: Problem, budget: int, tolerance: float = 0.0) -> None:
-        self.problem = problem
-        self.pivots = 0
-        self.status = Status.OPTIMAL
-        self.lower = -np.inf
-        self.flow = np.empty(problem.a.size + problem.b.size + 1, np.int64)
-        self._z = np.vstack([problem.x, problem.y])
-        if problem.a.size * problem.b.size <= DENSE:
-            self._solve_by_matrix(budget)
-        else:
-            self._begin_with_groups(budget)
-            self._improve(budget, tolerance)
+    @property
+    def paid(self) -> tuple[float, float]:
+        """Sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow.
+
+        Components and arcs are added in the order of the C++ core, which gives the same bits.
+        """
+        cost, z = self.problem.cost, np.vstack([self.problem.x, self.problem.y])
+        nodes = np.flatnonzero(self.flow[:-1] > 0)
+        steps = z[nodes] - z[self.parent[nodes]]
+        terms = np.abs(steps) if cost == Cost.MANHATTAN else steps * steps
+        lengths = np.cumsum(terms, axis=1)[:, -1]
+        if cost == Cost.EUCLIDEAN:
+            lengths = np.sqrt(lengths)
+        return float(np.cumsum(self.flow[nodes] * lengths)[-1]), float(lengths.max())
 
     @property
     def value(self) -> float:
-        """Cost of the plan for a total mass of 1."""
-        return paid_costs(self._z, self.problem.cost, self.parent, self.flow)[0] / self.problem.a.sum()
+        return self.paid[0] / self.problem.a.sum()
 
-    def _solve_by_matrix(self, budget: int) -> None:
-        p = self.problem
-        self.parent, self.potential = np.empty(self.flow.size, np.int32), np.zeros(self.flow.size)
-        basis = self.parent, self.flow, self.potential
-        self.pivots, optimal = _core.solve_points(p.x, p.y, p.cost, p.a, p.b, *basis, False, budget)
-        self.status = Status.OPTIMAL if optimal else Status.PIVOT_LIMIT
-        v = self.potential[p.a.size : -1].copy()
-        self._prove(allowed_potentials(p.x, p.y, p.cost, v), v)
-
-    def _begin_with_groups(self, budget: int) -> None:
-        """Initialise basis, potentials and candidate arcs from the optimal plan between groups."""
-        p = self.problem
-        n = p.a.size
-        (x, a), (y, b) = grouped(p.x, p.a), grouped(p.y, p.b)
-        coarse = Descent(Problem(x, y, a, b, p.cost), budget)
-        self.pivots = coarse.pivots
-        self.parent, self.flow = refined_basis(coarse.parent, coarse.flow, p.a, p.b, coarse.problem.a.size)
-        v = allowed_potentials(p.y, coarse.problem.x, p.cost, coarse.u)
-        self._blocks = _core.PointBlocks(p.y, p.cost)
-        self._candidates = _core.Candidates(n, _MOST)
-        self.potential = np.concatenate([np.zeros(n), v, [0.0]])
-        u = np.empty(n)
-        self._candidates.add(self._z, self._blocks, self.potential, _FIRST, False, u)
-        self.potential[:n] = -u
-        self._prove(u, v)
-
-    def _improve(self, budget: int, tolerance: float) -> None:
-        """Alternate simplex and pricing until no reduced cost is negative, or the gap is within the tolerance."""
-        p = self.problem
-        n, basis = p.a.size, (p.a, p.b, self.parent, self.flow, self.potential)
-        may_cut = True
-        while tolerance == 0.0 or self.value - self.lower > tolerance * self.value:
-            self.pivots += self._candidates.optimise(self._z, p.cost, *basis, budget - self.pivots)
-            u = np.empty(n)
-            gaining = self._candidates.add(self._z, self._blocks, self.potential, _MORE, True, u)
-            self._prove(u, self.potential[n:-1])
-            if not gaining:
-                # A tree arc of huge cost makes the potentials huge, and their rounding errors hide small reduced costs:
-                # once, remove arcs without flow from the tree if potentials exceed 100 times the largest cost of an arc
-                # with flow. Their nodes become children of the root, at potential 0 (see `cut_idle_arcs` in
-                # `_core/simplex.hpp`). Only arcs of sources are without flow, because the tree is strongly feasible.
-                largest = paid_costs(self._z, p.cost, self.parent, self.flow)[1]
-                if not may_cut or np.abs(self.potential).max() <= 100.0 * largest:
-                    return
-                may_cut = False
-                idle = np.flatnonzero(self.flow[:n] == 0)
-                self.parent[idle], self.potential[idle] = self.parent.size - 1, 0.0
-            elif self.pivots >= budget:
-                self.status = Status.PIVOT_LIMIT
-                return
-        self.status = Status.TOLERANCE
-
-    def _prove(self, u: np.ndarray, v: np.ndarray) -> None:
-        """Store these potentials if their lower bound exceeds the current one."""
+    def prove(self, u: np.ndarray, v: np.ndarray) -> None:
+        """Store these potentials if their lower bound (weak duality) exceeds the current one."""
         units = self.problem.a.sum()
         a, b = self.problem.a / units, self.problem.b / units
         level = a @ u  # subtracted, because a large constant in all potentials would cancel digits of the sum
@@ -220,26 +171,60 @@ class Descent:
             self.u, self.v, self.lower = u.copy(), v.copy(), float(lower)
 
 
+def descend(p: Problem, budget: int, tolerance: float = 0.0) -> Descent:
+    """Solve a problem of at most `DENSE` costs by a matrix; larger ones from the plan between groups of points.
+
+    Then simplex and pricing alternate until no reduced cost is negative, or the gap is within the tolerance.
+    """
+    n, n_nodes = p.a.size, p.a.size + p.b.size + 1
+    if n * p.b.size <= DENSE:
+        basis = np.empty(n_nodes, np.int32), np.empty(n_nodes, np.int64), np.zeros(n_nodes)
+        pivots, optimal = _core.solve_points(p.x, p.y, p.cost, p.a, p.b, *basis, False, budget)
+        result = Descent(p, *basis, pivots, Status.OPTIMAL if optimal else Status.PIVOT_LIMIT)
+        v = result.potential[n:-1].copy()
+        result.prove(allowed_potentials(p.x, p.y, p.cost, v), v)
+        return result
+    # Initialise basis, potentials and candidate arcs from the optimal plan between groups.
+    (x, a), (y, b) = grouped(p.x, p.a), grouped(p.y, p.b)
+    coarse = descend(Problem(x, y, a, b, p.cost), budget)
+    v = allowed_potentials(p.y, x, p.cost, coarse.u)
+    parent, flow = refined_basis(coarse.parent, coarse.flow, p.a, p.b, a.size)
+    result = Descent(p, parent, flow, np.concatenate([np.zeros(n), v, [0.0]]), coarse.pivots)
+    z, blocks, candidates = np.vstack([p.x, p.y]), _core.PointBlocks(p.y, p.cost), _core.Candidates(n, _MOST)
+    u = np.empty(n)
+    candidates.add(z, blocks, result.potential, _FIRST, False, u)
+    result.potential[:n] = -u
+    result.prove(u, v)
+    may_cut = True
+    while tolerance == 0.0 or result.value - result.lower > tolerance * result.value:
+        basis = result.parent, result.flow, result.potential
+        result.pivots += candidates.optimise(z, p.cost, p.a, p.b, *basis, budget - result.pivots)
+        u = np.empty(n)
+        gaining = candidates.add(z, blocks, result.potential, _MORE, True, u)
+        result.prove(u, result.potential[n:-1])
+        if not gaining:
+            # A tree arc of huge cost makes the potentials huge, and their rounding errors hide small reduced costs:
+            # once, remove arcs without flow from the tree if potentials exceed 100 times the largest cost of an arc
+            # with flow. Their nodes become children of the root, at potential 0 (see `cut_idle_arcs` in
+            # `_core/simplex.hpp`). Only arcs of sources are without flow, because the tree is strongly feasible.
+            if not may_cut or np.abs(result.potential).max() <= 100.0 * result.paid[1]:
+                return result
+            may_cut = False
+            idle = np.flatnonzero(result.flow[:n] == 0)
+            result.parent[idle], result.potential[idle] = n_nodes - 1, 0.0
+        elif result.pivots >= budget:
+            result.status = Status.PIVOT_LIMIT
+            return result
+    result.status = Status.TOLERANCE
+    return result
+
+
 def allowed_potentials(points: np.ndarray, opposite: np.ndarray, cost: int, heights: np.ndarray) -> np.ndarray:
     """Return the largest feasible potentials at `points` for the potentials `heights` of the opposite side."""
     allowed = np.empty(points.shape[0])
     blocks = _core.PointBlocks(np.ascontiguousarray(opposite), cost)
     _core.allowed_potentials(np.ascontiguousarray(points), blocks, np.ascontiguousarray(heights), allowed)
     return allowed
-
-
-def paid_costs(z: np.ndarray, cost: int, parent: np.ndarray, flow: np.ndarray) -> tuple[float, float]:
-    """Return the sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow.
-
-    Components and arcs are added in the order of the C++ core, which gives the same bits.
-    """
-    nodes = np.flatnonzero(flow[:-1] > 0)
-    steps = z[nodes] - z[parent[nodes]]
-    terms = np.abs(steps) if cost == Cost.MANHATTAN else steps * steps
-    lengths = np.cumsum(terms, axis=1)[:, -1]
-    if cost == Cost.EUCLIDEAN:
-        lengths = np.sqrt(lengths)
-    return float(np.cumsum(flow[nodes] * lengths)[-1]), float(lengths.max())
 
 
 # Groups of nearby points, and the initial basis between points from the plan between their groups.
