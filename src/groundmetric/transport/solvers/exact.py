@@ -252,10 +252,15 @@ def solve_exact(
     # Rerouting an unplaced unit removes one shipment and adds another, at most twice the largest cost. Usually no unit
     # is unplaced, and the pass over all costs is skipped.
     unplaced_cost = 2.0 * n_unplaced / number * float(np.abs(inner).max()) if n_unplaced else 0.0
-    # The value is proved to a relative error of 10⁻⁸, or to 10⁻¹³ of a typical cost. If costs are huge, potentials can
-    # be much larger than the value, and their rounding error can exceed the value: then the proof fails.
+    # The value is proved to a relative error of 10⁻⁸, or to 10⁻¹³ of a typical cost: the median over sources of the
+    # smallest non-zero cost, which prohibitive costs do not change. If costs are huge, potentials can be much larger
+    # than the value, and their rounding error can exceed the value: then the proof fails.
     small, error = 1e-8 * abs(value), rounding + unplaced_cost
-    proved = abs(value - lower) <= small + rounding and (error <= small or error <= 1e-13 * typical_cost(inner))
+    proved = abs(value - lower) <= small + rounding
+    if proved and error > small:
+        least = np.where(inner != 0.0, np.abs(inner), np.inf).min(axis=1)
+        least = least[np.isfinite(least)]
+        proved = bool(least.size) and error <= 1e-13 * float(np.median(least))
     doubt = rounding * (units.rounding > 0.0)  # integer masses have no rounding error
     return Plan(
         value=value * units.total,
@@ -394,17 +399,9 @@ def lower_bound(
     return lower, rounding
 
 
-def typical_cost(cost: np.ndarray) -> float:
-    """Return the median over sources of the smallest non-zero cost, which prohibitive costs do not change."""
-    size = np.abs(cost)
-    least = np.where(size > 0.0, size, np.inf).min(axis=1)
-    least = least[np.isfinite(least)]
-    return float(np.median(least)) if least.size else 0.0
-
-
 # Bases of the network simplex: validate a warm start, run the simplex, evaluate its tree at the given masses.
 
-UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
+_UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
 _REMEDY = "use the unmodified `basis` of a plan, or none"
 
 
@@ -439,37 +436,28 @@ def run_simplex(
 ) -> Forest:
     """Return the optimal forest between integer masses, all of them above 0, at costs within `cost_range`."""
     n, m = cost.shape
+    start = None if start is None else checked_basis(start, n, m)
     if is_tall(n, m):  # solve the transposed problem, which is faster
         if start is not None:
-            start = checked_basis(start, n, m)
-            _check_tree(start.parent, n)
-            flow = planted_flows(start.parent, a, b)
-            if flow is None:
-                raise ValueError(UNFIT)
-            start = Basis(*_turned(start.parent, flow, start.potential, n, m), m)
+            start = Basis(*_turned(start.parent, planted_flows(start.parent, a, b), start.potential, n, m), m)
         turned = run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots, cost_range)
         parent, potential = _turned(turned.parent, turned.flow, turned.potential, m, n)
-        flow = planted_flows(parent, a, b)
-        assert flow is not None  # the same plan
-        return Forest(parent, flow, potential, n, turned.pivots, turned.optimal)
+        return Forest(parent, planted_flows(parent, a, b), potential, n, turned.pivots, turned.optimal)
     parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
     flow, is_warm = np.empty(n + m + 1, np.int64), start is not None
     if start is not None:
-        start = checked_basis(start, n, m)
         # A path of the tree has at most n + m arcs, which bounds the difference of optimal potentials. Larger
         # potentials would only cause cancellation.
         bound = (n + m) * max(cost_range[1], -cost_range[0], 1e-300)
         parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
     pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, is_warm, max_pivots)
     if pivots < 0:
-        if start is not None:
-            _check_tree(start.parent, n)  # raises an error that names the invalid node
-        raise ValueError(UNFIT)
+        raise ValueError(_UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)
 
 
 def checked_basis(start: Basis, n: int, m: int) -> Basis:
-    """Return a basis of n × m points with mass in the types of the kernels, which check that it is a tree."""
+    """Return a basis of n × m points with mass in the types of the kernels; raise unless it is a spanning tree."""
     parent, potential = np.asarray(start.parent), np.asarray(start.potential)
     if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(
@@ -478,34 +466,26 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
         )
     if not np.issubdtype(parent.dtype, np.integer):
         raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
-    if parent.dtype != np.int32:
-        _check_tree(parent, n)  # before the conversion truncates large numbers
+    # The parents of sources are sinks or the root, and the parents of sinks are sources.
+    root, is_source = n + m, np.arange(n + m) < n
+    low, high = np.where(is_source, n, 0), np.where(is_source, root, n - 1)
+    invalid = np.flatnonzero((parent[:-1] < low) | (parent[:-1] > high))
+    if invalid.size:
+        node = invalid[0]
+        expected = f"the parent of a {'source' if node < n else 'sink'} is from {low[node]} to {high[node]} here"
+        raise ValueError(f"start.parent[{node}] is {parent[node]}: {expected}; {_REMEDY}")
+    if parent[root] != -1:
+        raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
     parent = parent.astype(np.int32)
+    if not _core.fill_tree_flows(parent, np.zeros(parent.size, np.int64)):
+        raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
     if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
-        raise ValueError(
-            f"start.potential has shape {potential.shape} and dtype {potential.dtype}: expected {parent.size} floats; "
-            f"{_REMEDY}"
-        )
+        given = f"shape {potential.shape} and dtype {potential.dtype}"
+        raise ValueError(f"start.potential has {given}: expected {parent.size} floats; {_REMEDY}")
     if not np.isfinite(potential).all():
         node = int(np.argmin(np.isfinite(potential)))
         raise ValueError(f"start.potential[{node}] is {potential[node]}: expected finite numbers; {_REMEDY}")
     return Basis(parent, potential.astype(np.float64), n)
-
-
-def _check_tree(parent: np.ndarray, n: int) -> None:
-    """Raise unless sources have sinks or the root as parents, sinks have sources, and the arcs form no cycle."""
-    root, parents = parent.size - 1, parent[:-1]
-    node = np.arange(root)
-    is_valid = np.where(node < n, (parents >= n) & (parents <= root), (parents >= 0) & (parents < n))
-    if not is_valid.all():
-        wrong = int(np.argmin(is_valid))
-        kind, low, high = ("source", n, root) if wrong < n else ("sink", 0, n - 1)
-        expected = f"the parent of a {kind} is from {low} to {high} here"
-        raise ValueError(f"start.parent[{wrong}] is {parents[wrong]}: {expected}; {_REMEDY}")
-    if parent[root] != -1:
-        raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
-    if tree_flows(parent.astype(np.int32), np.zeros(parent.size, np.int64)) is None:
-        raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
 
 
 def _turned(
@@ -527,8 +507,8 @@ def true_flows(forest: Forest, residues: np.ndarray) -> np.ndarray:
 
     `residues` are the masses of all nodes minus their units, in units.
     """
-    carried = tree_flows(forest.parent, np.append(residues, 0.0))
-    assert carried is not None
+    carried = np.append(residues, 0.0)
+    _core.fill_tree_flows(forest.parent, carried)
     return forest.flow + carried
 
 
@@ -557,17 +537,12 @@ def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
     return connected_components(_graph(tails, heads, size), directed=False)[1]
 
 
-def tree_flows(parent: np.ndarray, mass: np.ndarray) -> np.ndarray | None:
-    """Return the flow of each node's arc to its parent at these masses, of any sign; None if `parent` is not a tree."""
-    flow = mass.copy()
-    return flow if _core.fill_tree_flows(parent, flow) else None
-
-
-def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """Return the flows of a tree at integer masses; None if the tree is infeasible for them."""
-    flow = tree_flows(parent, np.concatenate([a, b, [0]]))
-    if flow is None or (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
-        return None
+def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the flows of a tree at integer masses; raise if the tree is infeasible for them."""
+    flow = np.concatenate([a, b, [0]])
+    _core.fill_tree_flows(parent, flow)
+    if (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
+        raise ValueError(_UNFIT)
     return flow
 
 
