@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,8 +52,7 @@ class Triplets:
 Choose = Callable[[int, Pool], np.ndarray]
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """Candidate neighbours of an anchor, by level of the label; without strata, `near` and `far` are the same list."""
 
     anchor: int
@@ -117,16 +117,16 @@ def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
     if len(parts) == 1:
         return parts[0]
     i, j, k = (np.concatenate([getattr(part, name) for part in parts]) for name in "ijk")
-    weight = np.concatenate(
-        [part.weights * share / max(len(part), 1) for part, share in zip(parts, supervision.shares, strict=True)]
-    )
+    weights, batches, start = [], [], 0
+    for part, share in zip(parts, supervision.shares, strict=True):
+        weights.append(part.weights * share / max(len(part), 1))
+        if part.batch is not None:
+            batches.append(part.batch + start)
+            start = np.max(batches[-1], initial=start - 1) + 1
+    weight = np.concatenate(weights)
     n = supervision.targets[0].labelled.size
     joined = Triplets.from_indices(i, j, k, n, weight * (i.size / weight.sum()))
-    batches = [part.batch for part in parts if part.batch is not None]
-    if not batches:
-        return joined
-    starts = np.cumsum([0, *(np.max(batch, initial=-1) + 1 for batch in batches)])
-    return replace(joined, batch=np.concatenate([b + start for b, start in zip(batches, starts, strict=False)]))
+    return replace(joined, batch=np.concatenate(batches)) if batches else joined
 
 
 def _divide_anchors(
@@ -138,26 +138,16 @@ def _divide_anchors(
     batch, start = np.full(held_out.size, -1), 0
     # Held-out anchors are in separate mini-batches.
     for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
-        n_batches = int(np.ceil(anchors.size / size))
-        for part in np.array_split(_interleaved(groups[anchors], random), max(n_batches, 1)):
-            batch[anchors[part]] = start
+        # A random order in which the members of each group are evenly spaced.
+        order = random.permutation(anchors)
+        _, number, count = np.unique(groups[order], return_inverse=True, return_counts=True)
+        rank = np.empty(order.size)
+        rank[np.argsort(number, kind="stable")] = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
+        order = order[np.argsort((rank + 0.5) / count[number], kind="stable")]
+        for part in np.array_split(order, max(int(np.ceil(order.size / size)), 1)):
+            batch[part] = start
             start += 1
     return batch
-
-
-def _interleaved(groups: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-    """Return a random order in which the members of each group are evenly spaced.
-
-    >>> groups = np.array([0, 0, 0, 0, 1, 1])
-    >>> groups[_interleaved(groups, np.random.RandomState(0))].tolist()
-    [0, 1, 0, 0, 1, 0]
-    """
-    order = random.permutation(groups.size)
-    _, number, count = np.unique(groups[order], return_inverse=True, return_counts=True)
-    by_group = np.argsort(number, kind="stable")
-    rank = np.empty(groups.size)
-    rank[by_group] = np.arange(groups.size) - np.repeat(np.cumsum(count) - count, count)
-    return order[np.argsort((rank + 0.5) / count[number], kind="stable")]
 
 
 # Pools up to this size are shuffled; from larger pools, single members are drawn. Shuffling a class for every
@@ -252,14 +242,18 @@ def _all_hold(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> np.ndar
 
 def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
     """Form all triplets of each anchor and its chosen neighbours that hold, with their weights."""
+
+    def choose_all(anchor: int, pools: list[Pool]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the neighbours of all levels, and for each the size of its level over the number chosen from it."""
+        chosen = [choose(anchor, pool) for pool in pools]
+        factors = [len(pool) / max(part.size, 1) for part, pool in zip(chosen, pools, strict=True)]
+        return np.concatenate(chosen), np.repeat(factors, [part.size for part in chosen])
+
     empty = np.empty(0, np.int64)
     parts, weights = [(empty, empty, empty)], [np.empty(0)]
-    for candidate in candidates(target, held_out, strata):
-        anchor = candidate.anchor
-        near_ids, near_factor = _choose_all(anchor, candidate.near, choose)
-        far_ids, far_factor = near_ids, near_factor
-        if candidate.far is not candidate.near:
-            far_ids, far_factor = _choose_all(anchor, candidate.far, choose)
+    for anchor, near, far, _ in candidates(target, held_out, strata):
+        near_ids, near_factor = choose_all(anchor, near)
+        far_ids, far_factor = (near_ids, near_factor) if far is near else choose_all(anchor, far)
         cases = target.cases(anchor, near_ids, far_ids)
         i, k = np.nonzero(_all_hold(cases, target.gap))
         parts.append((near_ids[i], np.full(i.size, anchor), far_ids[k]))
@@ -273,10 +267,3 @@ def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: n
         _, level, counts = np.unique(target.levels[j], return_inverse=True, return_counts=True)
         weight = np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[level]
     return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)
-
-
-def _choose_all(anchor: int, pools: list[Pool], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
-    """Return the chosen neighbours of all levels, and for each the size of its level over the number chosen from it."""
-    chosen = [choose(anchor, pool) for pool in pools]
-    factors = [np.full(part.size, len(pool) / max(part.size, 1)) for part, pool in zip(chosen, pools, strict=True)]
-    return np.concatenate(chosen), np.concatenate(factors)
