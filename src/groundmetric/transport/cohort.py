@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise as pairwise_items
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 import numpy as np
@@ -122,27 +122,17 @@ def name_bad_distances(
     return bad
 
 
-class PairResults(NamedTuple):
-    """Results of a solver by pair."""
+# Results by pair: value, bounds of the optimal value, and a Status.
+_RESULT = np.dtype([("values", float), ("lower", float), ("upper", float), ("status", object)])
+Results = np.recarray[Any, Any]
 
-    values: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    status: np.ndarray  # of Status
 
-    @classmethod
-    def empty(cls, n_pairs: int) -> PairResults:
-        return cls(np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs, object))
-
-    @classmethod
-    def exact(cls, values: np.ndarray) -> PairResults:
-        """Return results with status OPTIMAL and bounds equal to the values."""
-        return cls(values, values.copy(), values.copy(), np.full(values.size, Status.OPTIMAL, object))
-
-    def put(self, selected: np.ndarray, part: PairResults) -> None:
-        """Write the results of the selected pairs."""
-        for array, values in zip(self, part, strict=True):
-            array[selected] = values
+def exact_results(values: np.ndarray) -> Results:
+    """Return results with status OPTIMAL and bounds equal to the values."""
+    results = np.recarray(values.size, _RESULT)
+    results.values = results.lower = results.upper = values
+    results.status[:] = Status.OPTIMAL
+    return results
 
 
 class _Pairs:
@@ -189,7 +179,7 @@ class ExactPairs(_Pairs):
         masses = Masses(ends, self.masses.weights[rows], self.masses.uniform[owners])
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
-    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], Results]:
         """Return a function that solves the selected pairs and calls `done` with the number of solved pairs."""
         # Bases are not stored, because each pair is solved once.
         options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
@@ -198,12 +188,13 @@ class ExactPairs(_Pairs):
         )
         transport.move_all(np.require(self.z, np.float64, ["C", "W"]))  # arrays sent to a worker may be read-only
 
-        def solve(selected: np.ndarray) -> PairResults:
-            values, optimal = np.ldexp(transport.solve(selected), self.exponent), transport.answers.optimal[selected]
+        def solve(selected: np.ndarray) -> Results:
+            results = exact_results(np.ldexp(transport.solve(selected), self.exponent))
+            stopped = ~transport.answers.optimal[selected]
+            results.lower[stopped], results.status[stopped] = 0.0, Status.PIVOT_LIMIT
             transport.discard_bases()  # kept, the bases of all pairs would grow with their number
             done(selected.size)
-            status = np.where(optimal, *np.array([Status.OPTIMAL, Status.PIVOT_LIMIT], object))
-            return PairResults(values, np.where(optimal, values, 0.0), values, status)
+            return results
 
         return solve
 
@@ -224,21 +215,14 @@ class SolverPairs(_Pairs):
         prepared = [self.prepared[d] for d in owners]
         return replace(self, prepared=prepared, sizes=self.sizes[owners], first=first, second=second)
 
-    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], Results]:
         def solve_pair(pair: int) -> tuple[float, float, float, Status]:
             x, y = self.prepared[self.first[pair]], self.prepared[self.second[pair]]
             plan = self.solver.compare(x, y, self.distances)
             done(1)
             return plan.value, *plan.bounds, plan.status
 
-        def solve(selected: np.ndarray) -> PairResults:
-            results = PairResults.empty(selected.size)
-            for k, result in enumerate(threads.map(solve_pair, selected.tolist())):
-                for array, value in zip(results, result, strict=True):
-                    array[k] = value
-            return results
-
-        return solve
+        return lambda selected: np.array(threads.map(solve_pair, selected.tolist()), _RESULT).view(np.recarray)
 
 
 def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
@@ -248,7 +232,7 @@ def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tup
     return z, 2 * up if metric.cost is Cost.SQUARED else up
 
 
-OnResults = Callable[[np.ndarray, PairResults], Any]
+OnResults = Callable[[np.ndarray, Results], Any]
 
 
 def solve_pairs(
@@ -258,31 +242,30 @@ def solve_pairs(
     *,
     done: Callable[[int], Any],
     on_results: OnResults,
-) -> PairResults:
+) -> Results:
     """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
 
     Matrices too small to send are solved in threads. `done` is called with the number of newly solved pairs,
     `on_results` with their indices and results.
     """
-    results = PairResults.empty(pairs.work.size)
+    results = np.recarray(pairs.work.size, _RESULT)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
         rounds = in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS)
         tasks = Tasks(len(rounds), lambda number: pairs.part(rounds[number]))
         for number, part in backend.run(_solve_task, tasks):
             selected = rounds[number]
-            results.put(selected, part)
+            results[selected] = part
             on_results(selected, part)
             done(selected.size)
         return results
     solve = pairs.start(threads, done)
     for selected in in_rounds(pairs.work, _ROUND * threads.n_jobs, _MOST_PAIRS * threads.n_jobs):
-        part = solve(selected)
-        results.put(selected, part)
+        part = results[selected] = solve(selected)
         on_results(selected, part)
     return results
 
 
-def _solve_task(pairs: ExactPairs | SolverPairs) -> PairResults:
+def _solve_task(pairs: ExactPairs | SolverPairs) -> Results:
     with Threads(1) as threads:
         return pairs.start(threads, lambda count: None)(np.arange(pairs.work.size))
 
@@ -352,28 +335,30 @@ def pairwise(
     # Pairs in the cache are read, the missing pairs are solved, and each is written when it is solved.
     cache = None if keep is None else DistanceCache(keep, chosen)
     keys = [] if cache is None else pair_keys(ground, cohorts, first, second)
-    results = PairResults.exact(np.full(first.size, np.nan) if cache is None else cache.get(keys))
+    results = exact_results(np.full(first.size, np.nan) if cache is None else cache.get(keys))
     missing = np.flatnonzero(np.isnan(results.values))
     pairs = cohorts, first[missing], second[missing]
 
-    def on_results(selected: np.ndarray, part: PairResults) -> None:
+    def on_results(selected: np.ndarray, part: Results) -> None:
         if cache is not None:
             proved = part.status == Status.OPTIMAL
             cache.put([keys[pair] for pair in missing[selected[proved]]], part.values[proved])
 
     try:
-        results.put(missing, solve_all(chosen, *pairs, ground, n_jobs, verbose, on_results))
+        results[missing] = solve_all(chosen, *pairs, ground, n_jobs, verbose, on_results)
     except BadDistances as bad:
         raise name_bad_distances(bad, ground, *pairs) from None
     statuses = Counter(results.status.tolist())
     for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
         warn_of_status(status, statuses[status])
     if verbose and (reason or not isinstance(chosen, Exact)):
-        write_line(f"distances: {BoundedDistances(chosen, reason, *results[:3], statuses)}")
+        numbers = results.values, results.lower, results.upper
+        write_line(f"distances: {BoundedDistances(chosen, reason, *numbers, statuses)}")
     matrices = np.zeros((3, len(A), len(cohorts[-1])))
-    matrices[:, rows, cols] = results[:3]
-    if B is None:
-        matrices[:, cols, rows] = results[:3]
+    for matrix, name in zip(matrices, ("values", "lower", "upper"), strict=True):
+        matrix[rows, cols] = results[name]
+        if B is None:
+            matrix[cols, rows] = results[name]
     distances, lower, upper = matrices
     return BoundedDistances(chosen, reason, distances, lower, upper, statuses)
 
@@ -387,7 +372,7 @@ def solve_all(
     n_jobs: int | None,
     verbose: int,
     on_results: OnResults,
-) -> PairResults:
+) -> Results:
     """Solve all pairs in threads or on a cluster; `first` and `second` are indices over all cohorts."""
     single = all(np.all(cohort.sizes == 1) for cohort in cohorts)
     bar = progress_bar(first.size, "distances", "pair", show=bool(verbose))
@@ -396,7 +381,7 @@ def solve_all(
             # The transport value between two single points is their distance.
             shift = 0 if len(cohorts) == 1 else len(cohorts[0])
             costs = checked_distances(metric, cohorts[0].points, cohorts[-1].points)
-            return PairResults.exact(costs[first, second - shift])
+            return exact_results(costs[first, second - shift])
         if isinstance(solver, Exact) and has_few_components(metric):
             z, exponent = scaled_points(metric, cohorts)
             limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
