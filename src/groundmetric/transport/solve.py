@@ -122,8 +122,6 @@ def solve(
     >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]])
     >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
     (0.5, [0, 1], [0, 1])
-    >>> gm.transport.solve([[0.0, 3.0], [2.0, 1.0]], start=plan.basis).pivots
-    0
     >>> gm.transport.solve([[0.0, 2.0], [2.0, 1.0]], solver="partial", share=0.5).value
     0.0
     """
@@ -161,22 +159,21 @@ def solve_points(
         Masses of the points, not negative, with equal sums unless the solver is partial or unbalanced. None: equal
         masses that sum to 1.
     solver : str or Solver, default="exact"
-        "exact", "partial", "unbalanced", "coarse", "auto", or an object of a class in `groundmetric.transport`. Partial
-        and unbalanced transport, and functions of POT on costs, hold a matrix of all costs.
+        "exact", "partial", "unbalanced", "coarse", "auto", or an object of a class in `groundmetric.transport`. Solvers
+        on costs hold a matrix of all costs.
     cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
         Cost of the step from one point to another: its length, the sum of its absolute entries, or its squared length.
-        Coarse transport, and functions of POT on points, support "euclidean" only.
+        Solvers on points support "euclidean" only.
     tolerance : float, default=0.0
         For the exact solver: stop when the gap between plan and optimum is proved to be at most this share of the cost
-        of the plan. 0: the optimal plan. Up to about 1500 × 1500 points, the plan is optimal for every tolerance.
+        of the plan. Up to about 1500 × 1500 points, the plan is always optimal.
     **options : object
         Options of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`.
 
     Returns
     -------
     Plan
-        Value, shipments, potentials, and bounds of the optimal value; its `gap` is the largest possible distance of
-        `value` from the optimal one.
+        Value, shipments, potentials, and bounds of the optimal value.
 
     Examples
     --------

@@ -15,16 +15,14 @@ from .exact import Cloud, Distances, Solver, dual_value
 class POT(Solver):
     """Transport by a function of POT (Python Optimal Transport), or by any function with the same signature.
 
-    Functions with a parameter ``M`` receive the costs: `ot.solve`, `ot.sinkhorn`, `ot.unbalanced.mm_unbalanced`. Other
-    functions receive the points of the two distributions as first two arguments and need a Euclidean ground metric:
-    `ot.solve_sample`, `ot.sliced_wasserstein_distance`, `ot.gaussian.empirical_bures_wasserstein_distance`. Masses are
-    passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to 1, and points without mass are excluded.
+    Functions with a parameter ``M`` receive the costs (`ot.solve`, `ot.sinkhorn`). Other functions receive the points of
+    the two distributions as first two arguments and need a Euclidean ground metric (`ot.solve_sample`,
+    `ot.sliced_wasserstein_distance`). Masses are passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to
+    1, and points without mass are excluded.
 
-    The value of the plan is the number that the function returns, the ``value`` of an OTResult, or the cost of a
-    returned plan. Its bounds contain the value of exact transport: the upper bound is the cost of the returned plan,
+    The bounds of the plan contain the value of exact transport: the upper bound is the cost of the returned plan,
     rounded to fit the masses; the lower bound is the dual value of the potentials, made feasible (an option ``reg`` is
-    interpreted as the strength of entropic regularisation). Without a plan, the bounds are computed from means and
-    variances or from the costs alone, and are wide.
+    interpreted as the strength of entropic regularisation). Without a plan, the bounds are wide.
 
     Parameters
     ----------
