@@ -22,7 +22,6 @@ from ..transport.neighbors import Finder, nearest
 from ..transport.pairs import PairTransport, pair_transport, project
 from ..transport.problem import Masses
 from .labels import Supervision, Target
-from .penalties import ProximalPenalty
 from .triplets import Triplets, candidates
 
 
@@ -224,7 +223,7 @@ class Adam:
         mean, square = self._moments(gradient, gradient)
         return W - self.learning_rate * mean / (np.sqrt(square) + _EPSILON)
 
-    def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: ProximalPenalty, weight: float) -> np.ndarray:
+    def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: Any, weight: float) -> np.ndarray:
         """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
 
         Both steps use the same step size for an entry (or for entries of `penalty.tied`), so W is a fixed point exactly

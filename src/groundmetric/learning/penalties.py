@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -69,30 +69,6 @@ class Penalty(Protocol):
         ...
 
 
-@runtime_checkable
-class ProximalPenalty(Penalty, Protocol):
-    """Penalty with a proximal map; see `Penalty`."""
-
-    tied: tuple[int, ...]
-
-    def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Apply the proximal map: return the V that minimises step · value(V) + |V - W|² / 2.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-        step : array that broadcasts to the shape of W
-            Step size, of length 1 along the axes `tied`.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            The minimiser V.
-        """
-        ...
-
-
 class _Frobenius(Penalty):
     """Frobenius norm |W|: the paper's L2."""
 
@@ -113,7 +89,7 @@ class _SquaredFrobenius(Penalty):
         return 2.0 * W
 
 
-class Lasso(ProximalPenalty):
+class Lasso(Penalty):
     """Lasso, the sum of absolute entries, whose proximal map sets single entries of W to 0: ``penalty="l1"``.
 
     Examples
@@ -136,10 +112,24 @@ class Lasso(ProximalPenalty):
         return np.sign(W)
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Move every entry towards 0 by its step, and set smaller entries to 0.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+        step : array that broadcasts to the shape of W
+            Step sizes.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            The V that minimises step · value(V) + |V - W|² / 2.
+        """
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
-class _GroupLasso(ProximalPenalty):
+class _GroupLasso(Penalty):
     """Group lasso, the sum of the norms of the columns of W, whose proximal map sets whole features to 0."""
 
     tied = (0,)

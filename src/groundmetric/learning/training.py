@@ -28,7 +28,7 @@ from .objective import (
     nearest_candidates,
     random_start,
 )
-from .penalties import Penalty, ProximalPenalty, StrataVariance, has_vanished, resolve_penalty
+from .penalties import Penalty, StrataVariance, has_vanished, resolve_penalty
 from .triplets import Triplets, nearest_triplets, random_triplets
 
 if TYPE_CHECKING:
@@ -525,7 +525,9 @@ class Training:
             nuisance = settings.nuisance * self.model.chain(self.strata_variance.gradient(self.model.rows(W)))
         if penalty is None or weight == 0.0:
             now.W = optimiser.step(W, result.gradient + nuisance)
-        elif isinstance(penalty, ProximalPenalty) and isinstance(optimiser, Adam):  # a penalty with a kink, like L1
+        elif (
+            hasattr(penalty, "proximal") and hasattr(penalty, "tied") and isinstance(optimiser, Adam)
+        ):  # a penalty with a kink, like L1
             now.W = optimiser.proximal_step(W, result.gradient + nuisance, penalty, weight)
         else:
             now.W = optimiser.step(W, result.gradient + weight * penalty.gradient(W) + nuisance)

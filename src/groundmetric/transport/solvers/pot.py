@@ -15,8 +15,8 @@ from .exact import Cloud, Distances, Solver, dual_value
 class POT(Solver):
     """Transport by a function of POT (Python Optimal Transport), or by any function with the same signature.
 
-    Functions with a parameter ``M`` receive the costs (`ot.solve`, `ot.sinkhorn`). Other functions receive the points of
-    the two distributions as first two arguments and need a Euclidean ground metric (`ot.solve_sample`,
+    Functions with a parameter ``M`` receive the costs (`ot.solve`, `ot.sinkhorn`). Others receive the points of the two
+    distributions as first two arguments and need a Euclidean ground metric (`ot.solve_sample`,
     `ot.sliced_wasserstein_distance`). Masses are passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to
     1, and points without mass are excluded.
 
