@@ -525,9 +525,7 @@ class Training:
             nuisance = settings.nuisance * self.model.chain(self.strata_variance.gradient(self.model.rows(W)))
         if penalty is None or weight == 0.0:
             now.W = optimiser.step(W, result.gradient + nuisance)
-        elif (
-            hasattr(penalty, "proximal") and hasattr(penalty, "tied") and isinstance(optimiser, Adam)
-        ):  # a penalty with a kink, like L1
+        elif all(hasattr(penalty, name) for name in ("proximal", "tied")) and isinstance(optimiser, Adam):
             now.W = optimiser.proximal_step(W, result.gradient + nuisance, penalty, weight)
         else:
             now.W = optimiser.step(W, result.gradient + weight * penalty.gradient(W) + nuisance)
