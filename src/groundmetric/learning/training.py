@@ -168,6 +168,9 @@ class Settings:
     nuisance: float
 
 
+_DEFAULT_SOLVER = Exact()
+
+
 def check_settings(learner: Any, n_features: int) -> Settings:
     """Validate the parameters of a GroundMetricLearner for this number of features."""
     form = resolve_form(learner.form).form
@@ -192,7 +195,7 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     stopping = EarlyStopping() if learner.stopping is None else learner.stopping
     if not isinstance(stopping, EarlyStopping):
         raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
-    solver = Exact() if learner.solver is None or learner.solver == "exact" else learner.solver
+    solver = _DEFAULT_SOLVER if learner.solver is None or learner.solver == "exact" else learner.solver
     if not isinstance(solver, Exact):  # the gradient needs an exact plan
         raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
     if solver.max_pivots is not None:
