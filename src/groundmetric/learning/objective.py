@@ -205,18 +205,10 @@ class Adam:
     """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink."""
 
     def __init__(self, learning_rate: float) -> None:
-        self.learning_rate = learning_rate
-        self._steps = 0
-        self._mean: np.ndarray | float = 0.0
-        self._square: np.ndarray | float = 0.0
-
-    def state(self) -> dict[str, Any]:
-        """Return the state that the next steps depend on."""
-        return {"steps": self._steps, "mean": self._mean, "square": self._square}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-        self._steps, self._mean, self._square = state["steps"], state["mean"], state["square"]
+        # The next steps depend on these attributes only, and checkpoints save them.
+        self.learning_rate, self.steps = learning_rate, 0
+        self.mean: np.ndarray | float = 0.0
+        self.square: np.ndarray | float = 0.0
 
     def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Return W after one step against the gradient."""
@@ -238,10 +230,10 @@ class Adam:
     def _moments(self, gradient: np.ndarray, scaling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return bias-corrected running averages of the gradient and of the square of `scaling`."""
         first, second = _DECAY
-        self._steps += 1
-        self._mean = first * self._mean + (1.0 - first) * gradient
-        self._square = second * self._square + (1.0 - second) * scaling**2
-        return self._mean / (1.0 - first**self._steps), self._square / (1.0 - second**self._steps)
+        self.steps += 1
+        self.mean = first * self.mean + (1.0 - first) * gradient
+        self.square = second * self.square + (1.0 - second) * scaling**2
+        return self.mean / (1.0 - first**self.steps), self.square / (1.0 - second**self.steps)
 
 
 # Distributions with fewer points are projected in blocks of this many: one product instead of many small ones.

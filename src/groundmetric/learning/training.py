@@ -388,7 +388,7 @@ class Training:
         """Return everything that the remaining training depends on, between two steps. Arrays are not copied."""
         return {
             **self.progress.pack(),
-            **add_prefix("optimiser", self.optimiser.state()),
+            **add_prefix("optimiser", vars(self.optimiser)),
             **add_prefix("random", dict(zip(_RANDOM, self.random.get_state(legacy=True), strict=True))),
             **add_prefix("pairs", self.objective.pairs.state()),
         }
@@ -398,7 +398,7 @@ class Training:
         now = self.progress = Progress.unpack(state)
         self.held_out = now.held_out
         self.strata_variance = self._strata_variance()  # depends on `held_out`
-        self.optimiser.restore(strip_prefix("optimiser", state))
+        vars(self.optimiser).update(strip_prefix("optimiser", state))
         random = strip_prefix("random", state)
         self.random.set_state(tuple(random[name] for name in _RANDOM))
         # After the last epoch, no fresh points are drawn.

@@ -193,34 +193,29 @@ def _shared_neighbors(batch: np.ndarray, n_neighbors: int, random: np.random.Ran
 
 
 def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
-    """Yield the candidate neighbours of each labelled distribution."""
-    for anchor, levels in target.pools(target.labelled if held_out is None else target.labelled & ~held_out):
-        if strata is None:
-            yield Candidates(anchor, levels, levels)
-        else:
-            yield _across_strata(target, anchor, levels, strata == strata[anchor])
+    """Yield the candidate neighbours of each labelled distribution.
 
-
-def _across_strata(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
-    """Return near candidates from other strata and far candidates from the same stratum, if these form a triplet.
-
-    Otherwise drop the restriction of the far candidates, then that of the near ones, then both.
+    With strata, near candidates are from other strata and far candidates from the same stratum, if these form a
+    triplet. Otherwise drop the restriction of the far candidates, then that of the near ones, then both.
     """
-    levels = [pool.all() for pool in pools]
-    members = np.concatenate(levels)
-    in_stratum = same[members]
-    for strict_near, strict_far in ((True, True), (True, False), (False, True)):
-        near_ids, far_ids = members[~in_stratum | (not strict_near)], members[in_stratum | (not strict_far)]
-        if near_ids.size and far_ids.size and _any_holds(target.cases(anchor, near_ids, far_ids), target.gap):
-            return Candidates(
-                anchor,
-                [Pool(level[~same[level]] if strict_near else level) for level in levels],
-                [Pool(level[same[level]] if strict_far else level) for level in levels],
-                relaxed=not (strict_near and strict_far),
-            )
-    # An uncertain label (censored early) may form no triplet even without strata: then strata were not the reason.
-    cases = target.cases(anchor, members, members)
-    return Candidates(anchor, pools, pools, relaxed=len(cases) == 1 or _any_holds(cases, target.gap))
+    for anchor, pools in target.pools(target.labelled if held_out is None else target.labelled & ~held_out):
+        if strata is None:
+            yield Candidates(anchor, pools, pools)
+            continue
+        same, levels = strata == strata[anchor], [pool.all() for pool in pools]
+        members = np.concatenate(levels)
+        in_stratum = same[members]
+        for strict_near, strict_far in ((True, True), (True, False), (False, True)):
+            near_ids, far_ids = members[~in_stratum | (not strict_near)], members[in_stratum | (not strict_far)]
+            if near_ids.size and far_ids.size and _any_holds(target.cases(anchor, near_ids, far_ids), target.gap):
+                near = [Pool(level[~same[level]] if strict_near else level) for level in levels]
+                far = [Pool(level[same[level]] if strict_far else level) for level in levels]
+                yield Candidates(anchor, near, far, relaxed=not (strict_near and strict_far))
+                break
+        else:
+            # An uncertain label (censored early) may form no triplet even without strata: strata were not the reason.
+            cases = target.cases(anchor, members, members)
+            yield Candidates(anchor, pools, pools, relaxed=len(cases) == 1 or _any_holds(cases, target.gap))
 
 
 def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 class Status(enum.Enum):  # numpydoc ignore=PR01
     """Status of a solve; the value of each member is a text with advice.
 
-    Attributes
-    ----------
-    OPTIMAL : str
-        The plan is proved optimal; the text is empty.
-    IMPRECISE : str
-        The plan could not be proved optimal, because costs and masses span too many orders of magnitude.
-    PIVOT_LIMIT : str
-        The network simplex stopped at `max_pivots`.
-    TOLERANCE : str
-        `solve_points` stopped within the requested `tolerance`.
-    APPROXIMATE : str
-        The solver is approximate and ended normally.
-
     Examples
     --------
     >>> import groundmetric as gm
