@@ -106,7 +106,7 @@ class POT(Solver):
         cost = make_cost() if plan is not None or not self.on_points else None
         value = getattr(answer, "value", answer)
         if plan is answer or value is None:
-            value = np.vdot(plan, cost)
+            value = np.vdot(plan, cost)  # type: ignore[arg-type]
         if not np.isfinite(value) or (plan is not None and not np.isfinite(plan).all()):
             raise FloatingPointError(
                 f"{name} of POT gives NaN or infinity: scale costs or points to a size of about 1, raise the "
