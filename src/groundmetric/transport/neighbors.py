@@ -85,7 +85,7 @@ def _lowest(values: np.ndarray, count: int) -> np.ndarray:
 class Finder:
     """Exact distances and lower bounds between distributions with fixed points; solved distances are stored.
 
-    Bounds account for rounding errors: a bound never exceeds the value returned by a solve.
+    Invariant: bounds account for rounding errors, and never exceed the value that a solve returns.
     """
 
     def __init__(
@@ -149,15 +149,10 @@ class Finder:
         """
         values = np.empty(rows.size)
         rows, cols = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(cols, np.int64)
-        sizes = np.diff(self._bounds)
+        sizes, points = np.diff(self._bounds), (self._z, self._bounds, self._weights, self._means, int(self._cost))
         work = (sizes[rows] * sizes[cols]).astype(np.float64)
-
-        def bound_batch(selected: np.ndarray) -> None:
-            _core.bound_pairs(
-                selected, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), values
-            )
-
-        self._threads.map(bound_batch, in_batches(work, self._threads.n_jobs, _BATCH))
+        batches = in_batches(work, self._threads.n_jobs, _BATCH)
+        self._threads.map(lambda selected: _core.bound_pairs(selected, rows, cols, *points, values), batches)
         return values
 
     def sharpen(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
@@ -187,8 +182,8 @@ def pruned_distances(
 ) -> tuple[np.ndarray, int, int]:
     """Return distances from the first `n_rows` distributions to the candidates, infinite for excluded candidates.
 
-    The candidates are the remaining distributions; if `n_rows` is all of them, the same distributions. `options` are
-    those of `Finder`. Also returns the number of solves, and the number of solves that stopped at the pivot limit.
+    The candidates are the remaining distributions; if `n_rows` is all of them, the same distributions. Also returns the
+    number of solves, and the number of solves that stopped at the pivot limit.
     """
     finder = Finder(masses, z, **options)
     shift = n_rows if len(masses) > n_rows else 0

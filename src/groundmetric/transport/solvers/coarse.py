@@ -164,9 +164,9 @@ class Coarsened:
     Parameters
     ----------
     distributions : Distributions
-        The centres of the groups, weighted by their masses.
+        Centres of the groups, weighted by their masses.
     source : Distributions
-        The original distributions, restricted to points with positive mass.
+        Original distributions, restricted to points with positive mass.
     groups : array of shape (n_points,)
         Row of `distributions.points` with the centre of the group, for every row of `source.points`.
 
@@ -175,10 +175,8 @@ class Coarsened:
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [1.0], [8.0], [5.0]], samples=["a", "a", "a", "b"])
     >>> coarse = gm.transport.coarsen(D, 2)
-    >>> coarse.distributions.points.ravel().tolist(), coarse.groups.tolist()
-    ([0.5, 8.0, 5.0], [0, 0, 1, 2])
-    >>> coarse.radii().round(3).tolist()
-    [0.333, 0.0]
+    >>> coarse.groups.tolist(), coarse.radii().round(3).tolist()
+    ([0, 0, 1, 2], [0.333, 0.0])
     """
 
     distributions: Distributions
@@ -209,7 +207,7 @@ def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = No
     """Replace the points of every distribution by the weighted means of at most `n_groups` groups.
 
     Learning and distances then take a fraction of the time, and `radii` bounds the change of distances. The means of
-    the distributions do not change. The result is deterministic.
+    the distributions do not change.
 
     Parameters
     ----------
@@ -230,9 +228,8 @@ def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = No
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.synth_2d(random_state=0)
-    >>> coarse = gm.transport.coarsen(D, 20)
-    >>> int(coarse.distributions.sizes.max()), coarse.radii().shape == y.shape
-    (20, True)
+    >>> int(gm.transport.coarsen(D, 20).distributions.sizes.max())
+    20
     """
     Coarse(n_groups)  # raises if `n_groups` is invalid
     D = D.with_mass()
