@@ -133,7 +133,7 @@ def test_held_out_distributions_are_not_learned_from(monkeypatch, neighbors):
 
 def test_the_nearest_neighbours_teach_synth_2d():
     X, labels = synth_2d(random_state=0)
-    learned = GroundMetricLearner(neighbors="nearest", max_epochs=20, random_state=0).fit(X[::2], labels[::2])
+    learned = GroundMetricLearner(neighbors="nearest", max_epochs=10, random_state=0).fit(X[::2], labels[::2])
     classifier = TransportKNeighborsClassifier(metric=learned.metric_).fit(X[::2], labels[::2])
     assert learned.metric_.importance()[0] > 0.9
     assert classifier.score(X[1::2], labels[1::2]) == 1.0
