@@ -72,11 +72,14 @@ class Penalty(Protocol):
 class _Frobenius(Penalty):
     """Frobenius norm |W|: the paper's L2."""
 
+    axis: int | None = None
+
     def value(self, W: np.ndarray) -> float:
-        return float(np.linalg.norm(W))
+        return float(np.sum(np.linalg.norm(W, axis=self.axis)))
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        return _unit(W, np.linalg.norm(W))
+        norm = np.linalg.norm(W, axis=self.axis)
+        return W / np.where(norm > 0, norm, 1.0)
 
 
 class _SquaredFrobenius(Penalty):
@@ -129,16 +132,11 @@ class Lasso(Penalty):
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
-class _GroupLasso(Penalty):
+class _GroupLasso(_Frobenius):
     """Group lasso, the sum of the norms of the columns of W, whose proximal map sets whole features to 0."""
 
     tied = (0,)
-
-    def value(self, W: np.ndarray) -> float:
-        return float(np.linalg.norm(W, axis=0).sum())
-
-    def gradient(self, W: np.ndarray) -> np.ndarray:
-        return _unit(W, np.linalg.norm(W, axis=0))
+    axis = 0
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
         norm = np.linalg.norm(W, axis=0, keepdims=True)
@@ -172,10 +170,6 @@ def resolve_penalty(penalty: Any) -> Penalty | None:
     raise ValueError(
         f"penalty is {penalty!r}: expected one of {sorted(_BY_NAME)}, None, or an object with value and gradient"
     )
-
-
-def _unit(W: np.ndarray, norm: Any) -> np.ndarray:
-    return W / np.where(norm > 0, norm, 1.0)
 
 
 class StrataVariance:

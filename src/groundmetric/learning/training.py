@@ -187,9 +187,9 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     for name in ("margin", "learning_rate", "strength", "nuisance"):
         check_number(name, getattr(learner, name), low=0.0, above=name in ("margin", "learning_rate"))
         values[name] = float(getattr(learner, name))
-    neighbors = learner.neighbors
-    if isinstance(neighbors, str) and neighbors == "nearest":
-        neighbors = Nearest()
+    neighbors = (
+        Nearest() if isinstance(learner.neighbors, str) and learner.neighbors == "nearest" else learner.neighbors
+    )
     if not isinstance(neighbors, Nearest) and not (isinstance(neighbors, str) and neighbors in ("auto", "random")):
         raise ValueError(f"neighbors is {neighbors!r}: expected 'auto', 'random', 'nearest' or Nearest(refresh=…)")
     stopping = EarlyStopping() if learner.stopping is None else learner.stopping

@@ -124,10 +124,8 @@ class Plan:
 
 def scaled_basis(basis: Basis | None, up: int) -> Basis | None:
     """Return the basis at costs multiplied by 2**up."""
-    if basis is None:
-        return None
     with np.errstate(over="ignore"):
-        return replace(basis, potential=np.ldexp(basis.potential, up))
+        return None if basis is None else replace(basis, potential=np.ldexp(basis.potential, up))
 
 
 def scaled_plan(plan: Plan, up: int) -> Plan:
