@@ -41,8 +41,8 @@ def solved_locally_and_by_backend(task):
 
             results.append(solve_pairs(task, threads, where, done=lambda count: None, on_results=record))
     assert backend.n_tasks > 4
-    for local, remote in zip(*results, strict=True):
-        assert_array_equal(local, remote)
+    for name in results[0].dtype.names:
+        assert_array_equal(results[0][name], results[1][name])
     assert sorted(seen[0]) == sorted(seen[1]) == list(enumerate(results[0].values))
     return results[0]
 
@@ -73,9 +73,9 @@ def test_large_pairs_need_no_matrix_of_costs_on_workers_either(eager, cohort, mo
 @pytest.mark.parametrize("solver", [Partial(share=0.7), Coarse(5)])
 def test_any_solver_gives_the_bits_of_the_whole(eager, cohort, solver):
     clouds, distances = clouds_of(gm.GroundMetric.euclidean(3), (cohort,), dense=True)
-    first, second = np.triu_indices(len(cohort), 1)
-    with Threads(1) as threads:
-        results = solved_locally_and_by_backend(SolverPairs.prepare(solver, clouds, distances, first, second, threads))
+    prepared = [solver.prepare(cloud, distances) for cloud in clouds]
+    pairs_of_solver = SolverPairs(solver, distances, prepared, cohort.sizes, *np.triu_indices(len(cohort), 1))
+    results = solved_locally_and_by_backend(pairs_of_solver)
     assert (results.lower <= results.upper).all()
 
 

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from groundmetric import Distributions, pairwise_distances
 from groundmetric._internal.parallel import Threads
-from groundmetric.learning.objective import Adam, DiagonalModel, LinearModel, Objective
+from groundmetric.learning.objective import Adam, DiagonalModel, LinearEmbedding, LinearModel, Objective
 from groundmetric.learning.triplets import random_triplets
 from groundmetric.metrics.base import Cost
 
@@ -116,7 +116,7 @@ def test_a_diagonal_metric_is_the_linear_one_of_a_diagonal_matrix():
 def test_projected_points_lie_where_pairs_place_them(kind, as_sparse):
     D = cohort(6, as_sparse=as_sparse)
     model = model_of(kind, D, Cost.EUCLIDEAN)
-    W, embedding = first_parameters(model), model.embedding(D, model.n_components, model.scale, model.centre)
+    W, embedding = first_parameters(model), LinearEmbedding(D, model)
     placed = np.vstack([z for _, z in embedding.place(W, np.arange(len(D)), learning=False)])
     assert_allclose(placed, model.project(D, W), atol=1e-12)
     projected = model.metric(W, None, np.ones(6)).project(D)

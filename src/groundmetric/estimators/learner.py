@@ -29,7 +29,7 @@ from .._internal.validation import (
 )
 from ..distances import GroundMetricMethod
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
-from ..learning.checkpoint import Checkpoints, Saving, belonging
+from ..learning.checkpoint import Checkpoints, belonging
 from ..learning.labels import (
     Distances,
     Kind,
@@ -323,7 +323,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         check_class_sizes(D, labels, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
         centre, variance = D.moments(weighted=False)  # features are scaled by their points, independently of mass
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        held_out = hold_out(labels.targets[0].levels, settings.validation_fraction, random, patients)
+        held_out = hold_out(labels.targets[0].levels, settings.stopping.validation_fraction, random, patients)
         model = self._model(settings, centre, scale)
         training = Training(D, labels, settings, model, scale, held_out, random)
         run = self._run(training, fresh)
@@ -418,7 +418,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             # Without fresh points, the drawn points are part of the data.
             parameters += [] if fresh is None else ["fresh points", self.n_points]
             belongs_to = belonging(training.D, training.labels, parameters)
-            saving = Saving(Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to))
+            saving = Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to)
         with (
             saving or nullcontext(),
             Threads(self.n_jobs) as threads,

@@ -38,29 +38,12 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]  # arrays and plain values, by name
 
-# Format version: 5 stores the fields of `training.Progress`.
-_KIND, _VERSION = "groundmetric checkpoint", 5
-
-
-def random_state(random: np.random.RandomState) -> State:
-    """Return the state of a random generator."""
-    return dict(zip(_RANDOM, random.get_state(legacy=True), strict=True))
-
-
-def set_random_state(random: np.random.RandomState, state: State) -> None:
-    """Restore the state of a random generator."""
-    random.set_state(tuple(state[name] for name in _RANDOM))
-
-
-_RANDOM = ("kind", "keys", "position", "has_gauss", "gauss")
+# Format version: 6 stores the fields of `training.Progress`.
+_KIND, _VERSION = "groundmetric checkpoint", 6
 
 
 def add_prefix(prefix: str, state: State) -> State:
-    """Return the state with names that begin with the prefix.
-
-    >>> add_prefix("a", {"b": 1})
-    {'a.b': 1}
-    """
+    """Return the state with names that begin with the prefix."""
     return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
@@ -85,23 +68,59 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 
 class Checkpoints:
-    """File of the last state of a run, with the previous state in ``<path>.before``.
+    """File of the last state of a run, with the previous state in ``<path>.before``; at least `every` seconds apart.
 
-    States are at least `every` seconds apart. `belongs_to` has digests of data, labels and parameters, which must be
-    equal when a state is read.
+    `belongs_to` has digests of data, labels and parameters, which must be equal when a state is read. As a context
+    manager, it loads the last state and defers an interruption (Ctrl-C) to the end of the current step, to write the
+    state first; a second signal acts at once.
     """
+
+    state: State | None = None  # the last state, when training began
 
     def __init__(self, path: str | os.PathLike[str], every: float, belongs_to: dict[str, str]) -> None:
         self.path, self.every, self.belongs_to = Path(path), every, belongs_to
         self.before = check_path(path)
         self._written = time.monotonic()
         self._warned = False
+        self._handlers: dict[int, Any] = {}  # original handler of each signal
+        self._received: tuple[int, Any] | None = None
+
+    def __enter__(self) -> Checkpoints:
+        self.state = self.load()
+        if threading.current_thread() is threading.main_thread():  # only there are signals handled
+            # SIGTERM is deferred only if the program (the command line) handles it: by default it ends the process.
+            handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+            self._handlers = {number: signal.signal(number, self._note) for number in handled}
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if error is None:
+            self._act()
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._received, earlier = (number, frame), self._received
+        if earlier is not None:
+            self._act()
+
+    def _act(self) -> None:
+        """Call the original handler of a received signal, which usually raises KeyboardInterrupt."""
+        if self._received is not None:
+            (number, frame), self._received = self._received, None
+            self._handlers[number](number, frame)
+
+    def is_due(self) -> bool:
+        return time.monotonic() - self._written >= self.every
+
+    def after_step(self, training: Training) -> None:
+        """Write the state if it is due, if training has finished, or if a signal was received."""
+        if self.is_due() or training.progress.finished or self._received is not None:
+            self.write(training.state())
+        self._act()
 
     def load(self) -> State | None:
-        """Return the last undamaged state, or None without a file.
-
-        A damaged file causes a warning. A state of other data, labels or parameters is an error.
-        """
+        """Return the last undamaged state, or None without a file; a damaged file causes a warning."""
         remove_leftovers(self.path)
         damaged = []
         for path in (self.path, self.before):
@@ -116,9 +135,8 @@ class Checkpoints:
                 raise ValueError(
                     f"{error}, delete it to start anew, or continue with the groundmetric that wrote it"
                 ) from None
-            different = [
-                name for name, digest in self.belongs_to.items() if description["belongs_to"].get(name) != digest
-            ]
+            stored = description["belongs_to"]
+            different = [name for name, digest in self.belongs_to.items() if stored.get(name) != digest]
             if different:
                 raise ValueError(
                     f"{str(path)!r} is a checkpoint of other {' and '.join(different)}: continue with those it was "
@@ -131,17 +149,12 @@ class Checkpoints:
             self._warn(f"{'; '.join(damaged)}; both checkpoints are damaged or missing, so learning starts anew")
         return None
 
-    def is_due(self) -> bool:
-        return time.monotonic() - self._written >= self.every
-
     def write(self, state: State) -> None:
         """Write a state. If that fails, warn once and continue: the previous file is intact."""
         arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-        values = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in state.items()
-            if name not in arrays
-        }
+        values = {name: value for name, value in state.items() if name not in arrays}
+        for name, value in values.items():
+            values[name] = value.item() if isinstance(value, np.generic) else value
         description = {"belongs_to": self.belongs_to, "values": values}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,9 +174,8 @@ def belonging(D: Distributions, labels: Supervision, parameters: list[Any]) -> d
     """Return digests of the data, labels and parameters that a state depends on."""
     # Labels by class name and content: a class may move to another module between two versions.
     targets = [(type(target).__name__, asdict(target)) for target in labels.targets]  # type: ignore[call-overload]
-    values = {"labels": [targets, labels.shares, labels.strata], "parameters": parameters}
     digests = {"data": cohort_digest(D).hex()}
-    for name, value in values.items():
+    for name, value in (("labels", [targets, labels.shares, labels.strata]), ("parameters", parameters)):
         try:
             digests[name] = joblib.hash(value)
         except Exception as error:
@@ -177,64 +189,3 @@ def belonging(D: Distributions, labels: Supervision, parameters: list[Any]) -> d
 def cohort_digest(D: Distributions) -> bytes:
     """Return a digest of all distributions in their order, and of the names of their features."""
     return digest(*distribution_digests(D), str(D.features))
-
-
-class _DeferredSignals:
-    """Signals that end a program, deferred to the end of a step; the state can be written before they act.
-
-    A second signal acts at once. Signals are handled only in the main thread.
-    """
-
-    def __init__(self) -> None:
-        self._handlers: dict[int, Any] = {}
-        self._received: tuple[int, Any] | None = None
-
-    def begin(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            # SIGTERM is deferred only if the program (the command line) handles it: by default it ends the process.
-            handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-            self._handlers = {number: signal.signal(number, self._note) for number in handled}
-
-    def end(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: Any) -> None:
-        self._received, earlier = (number, frame), self._received
-        if earlier is not None:
-            self.act()
-
-    def __bool__(self) -> bool:
-        return self._received is not None
-
-    def act(self) -> None:
-        """Call the original handler of a received signal, which usually raises KeyboardInterrupt."""
-        if self._received is not None:
-            (number, frame), self._received = self._received, None
-            self._handlers[number](number, frame)
-
-
-class Saving:
-    """State of a training: loaded at first, then written after steps.
-
-    As a context manager, it defers an interruption (Ctrl-C) to the end of the current step, and writes the state first.
-    """
-
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints, self._signals = checkpoints, _DeferredSignals()
-        self.state: State | None = checkpoints.load()
-
-    def __enter__(self) -> Saving:
-        self._signals.begin()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._signals.end()
-        if error is None:
-            self._signals.act()
-
-    def after_step(self, training: Training) -> None:
-        """Write the state if it is due, if training has finished, or if a signal was received."""
-        if training.finished or self._signals or self._checkpoints.is_due():
-            self._checkpoints.write(training.state())
-        self._signals.act()

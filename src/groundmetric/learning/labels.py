@@ -1,16 +1,12 @@
-"""Labels that users give (classes, numbers, survival times, distances), validated and converted for learning.
-
-Every kind of label is converted to distances between labels (`Target`). A triplet (i, j, k) holds if the label of k is
-farther from that of the anchor j than the label of i is, by more than a gap; `triplets` draws them.
-"""
+"""Labels that users give (classes, numbers, survival times, distances), validated and converted to `Target`s."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,12 +33,11 @@ class Classes:
     Parameters
     ----------
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
-    >>> import groundmetric as gm
-    >>> gm.GroundMetricLearner(target=[gm.learning.Classes(weight=2.0), "ordered"]).target[0]
+    >>> Classes(weight=2.0)
     Classes(weight=2.0)
     """
 
@@ -73,7 +68,7 @@ class Ordered(_LabelWithGap):
         Difference that two distances between labels must exceed to form a triplet. None: a quarter of the label's
         standard deviation.
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
@@ -91,7 +86,7 @@ class Distances(Ordered):
     gap : float or None, default=None
         Difference that two target distances must exceed to form a triplet. None: a quarter of their standard deviation.
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
@@ -104,9 +99,8 @@ class Distances(Ordered):
 class Survival(_LabelWithGap):
     """Right-censored survival times; only comparisons of certain order are used.
 
-    Times are converted to percentiles of survival (the share of patients who die earlier, by Kaplan–Meier), which do
-    not depend on the unit of time. A triplet (i, j, k) is used if k is farther from j than i is for every possible
-    death time of the censored patients.
+    Times are converted to percentiles of survival (`survival_percentiles`). A triplet (i, j, k) is used if k is farther
+    from j than i is for every possible death time of the censored patients.
 
     Parameters
     ----------
@@ -114,16 +108,12 @@ class Survival(_LabelWithGap):
         Difference that two distances between percentiles (0 to 1) must exceed to form a triplet. None: a quarter of
         the standard deviation of the percentiles.
     weight : float, default=1.0
-        Share of the loss of this label among several labels, relative to the weights of the other labels.
+        Share of the loss among several labels, relative to their weights.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import groundmetric as gm
-    >>> y = np.array([(True, 3.0), (False, 8.0), (True, 5.0)], dtype=[("event", bool), ("time", float)])
-    >>> D = gm.Distributions([[0.0], [5.0], [2.0]], ["ann", "bob", "cid"])
-    >>> gm.GroundMetricLearner(target=gm.learning.Survival(gap=0.1), max_epochs=2).fit(D, y).classes_.tolist()
-    [3.0, 5.0]
+    >>> Survival(gap=0.1)
+    Survival(gap=0.1, weight=1.0)
     """
 
 
@@ -159,11 +149,6 @@ class Pool:
     members: np.ndarray
     hole: int = -1
 
-    @classmethod
-    def without(cls, members: np.ndarray, anchor: int) -> Pool:
-        position = int(np.searchsorted(members, anchor))
-        return cls(members, position if position < members.size and members[position] == anchor else -1)
-
     def __len__(self) -> int:
         return self.members.size - (self.hole >= 0)
 
@@ -186,29 +171,24 @@ class Pool:
 MOST_LEVELS = 5
 # Default gap, in standard deviations of the label.
 GAP = 0.25
-# Differences of labels that may be due to rounding, relative to the largest.
-_ROUNDING = 1e-9
-
-Pools = Callable[[int], list[Pool]]
 
 
 class Target:
-    """A label of n distributions as distances between labels, from which triplets are formed."""
+    """A label of n distributions as distances between labels.
 
-    # Difference that two label distances must exceed to form a triplet.
-    gap: float
-    # Mask of the distributions that have the label.
-    labelled: Any
-    # Level of each distribution: equal or similar labels have the same level; -1 without a label.
-    levels: Any
-    # Whether all labels of a level are equal.
-    few_levels: Any = False
+    A triplet (i, j, k) holds if the label of k is farther from that of the anchor j than the label of i is, by more
+    than the gap.
+    """
+
+    gap: float  # difference that two label distances must exceed to form a triplet
+    labelled: Any  # mask of the distributions that have the label
+    levels: Any  # level of each distribution, -1 without a label: equal or similar labels have the same level
+    few_levels: Any = False  # whether all labels of a level are equal
     # True: the weight of a drawn triplet is the number of triplets of its levels per drawn one, times the difference of
     # its label distances; the loss then estimates the loss over all triplets. False: all weights are 1, and neighbours
     # from small classes have the same weight as those from large ones.
     counts_all = True
-    # Whether each level of anchors makes up the same share of the loss, independently of its size.
-    balanced: bool = False
+    balanced: bool = False  # whether each level of anchors makes up the same share of the loss
 
     def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
         """Return the label distances of distributions from an anchor."""
@@ -221,16 +201,15 @@ class Target:
         """
         return [(self.label_distances(anchor, near_ids), self.label_distances(anchor, far_ids))]
 
-    def pools(self, free: np.ndarray) -> Pools:
-        """Return a function from an anchor to its pools of `free` distributions (a mask), the nearest level first."""
+    def pools(self, free: np.ndarray) -> Iterator[tuple[int, list[Pool]]]:
+        """Yield each labelled distribution with its pools of `free` distributions (a mask), its own level first."""
         levels = self.levels
         members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
-
-        def own_level_first(anchor: int) -> list[Pool]:
-            own_pool = Pool.without(members[levels[anchor]], anchor)
-            return [own_pool, *(Pool(members[level]) for level in members if level != levels[anchor])]
-
-        return own_level_first
+        for anchor in np.flatnonzero(self.labelled).tolist():
+            own = members[levels[anchor]]
+            position = int(np.searchsorted(own, anchor))
+            hole = position if position < own.size and own[position] == anchor else -1
+            yield anchor, [Pool(own, hole), *(Pool(members[level]) for level in members if level != levels[anchor])]
 
     @property
     def n_levels(self) -> int:
@@ -243,7 +222,9 @@ class Target:
 
     def at(self, positions: np.ndarray) -> Target:
         """Return the target of the distributions at these positions."""
-        raise NotImplementedError
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        arrays = {name: value[positions] for name, value in values.items() if isinstance(value, np.ndarray)}
+        return replace(self, **arrays)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -263,9 +244,6 @@ class ClassTarget(Target):
     def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
         return (self.levels[distributions] != self.levels[anchor]).astype(np.float64)
 
-    def at(self, positions: np.ndarray) -> ClassTarget:
-        return ClassTarget(self.levels[positions], self.balanced)
-
 
 @dataclass(frozen=True)
 class OrderedTarget(Target):
@@ -276,7 +254,6 @@ class OrderedTarget(Target):
 
     @classmethod
     def of(cls, values: np.ndarray, gap: float | None = None) -> OrderedTarget:
-        """Return the target; the default gap is a quarter of the standard deviation of the values."""
         return cls(values, GAP * _deviation(values) if gap is None else gap)
 
     @property
@@ -297,9 +274,6 @@ class OrderedTarget(Target):
     def response(self) -> np.ndarray:
         return super().response() if self.few_levels else (self.values / _deviation(self.values))[:, None]
 
-    def at(self, positions: np.ndarray) -> OrderedTarget:
-        return OrderedTarget(self.values[positions], self.gap)
-
 
 @dataclass(frozen=True)
 class DistanceTarget(Target):
@@ -310,7 +284,6 @@ class DistanceTarget(Target):
 
     @classmethod
     def of(cls, matrix: np.ndarray, gap: float | None = None) -> DistanceTarget:
-        """Return the target; the default gap is a quarter of the standard deviation of the distances."""
         off_diagonal = matrix[~np.eye(len(matrix), dtype=bool)]
         return cls(matrix, GAP * _deviation(off_diagonal) if gap is None else gap)
 
@@ -332,16 +305,13 @@ class DistanceTarget(Target):
     def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
         return self.matrix[anchor, distributions]
 
-    def pools(self, free: np.ndarray) -> Pools:
-        """Return a function from an anchor to its pools: levels of the target distance from the anchor."""
-
-        def by_distance(anchor: int) -> list[Pool]:
+    def pools(self, free: np.ndarray) -> Iterator[tuple[int, list[Pool]]]:
+        """Yield each labelled distribution with its pools: levels of the target distance from it."""
+        for anchor in np.flatnonzero(self.labelled).tolist():
             candidates = free.copy()
             candidates[anchor] = False
             levels = cut(np.where(candidates, self.matrix[anchor], np.nan))
-            return [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
-
-        return by_distance
+            yield anchor, [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
 
     def response(self) -> np.ndarray:
         """Return coordinates that approximate the target distances (classical multidimensional scaling)."""
@@ -368,7 +338,6 @@ class SurvivalTarget(Target):
 
     @classmethod
     def of(cls, times: SurvivalTimes, gap: float | None = None) -> SurvivalTarget:
-        """Return the target; the default gap is a quarter of the standard deviation of the percentiles."""
         gap = GAP * float(np.std(expected_percentiles(times))) if gap is None else gap
         return cls(*survival_ranges(times), gap)
 
@@ -385,11 +354,9 @@ class SurvivalTarget(Target):
         return np.where(certain, levels, levels.max() + 1)
 
     def cases(self, anchor: int, near_ids: np.ndarray, far_ids: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return label distances at both ends of the anchor's range: largest of near, smallest of far candidates.
-
-        Between the ends, the difference of the two is a concave function, whose minimum is at an end. If the range of a
-        far candidate overlaps with that of the anchor, its distance may be 0.
-        """
+        """Return label distances at both ends of the anchor's range: largest of near, smallest of far candidates."""
+        # Between the ends, the difference of the two is a concave function, whose minimum is at an end. If the range of
+        # a far candidate overlaps with that of the anchor, its distance may be 0.
         ends = (self.low[anchor], self.high[anchor])
         overlap = (self.low[far_ids] <= ends[1]) & (self.high[far_ids] >= ends[0])
         cases = []
@@ -403,19 +370,6 @@ class SurvivalTarget(Target):
         """Return expected percentiles, in standard deviations."""
         percentiles = expected(self.low, self.high)
         return (percentiles / np.std(percentiles))[:, None]
-
-    def at(self, positions: np.ndarray) -> SurvivalTarget:
-        return SurvivalTarget(self.low[positions], self.high[positions], self.gap)
-
-
-def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
-    """Return a mask: distances `farther` that exceed distances `nearer` by more than the gap, (n_nearer, n_farther).
-
-    >>> holds(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 0.5).tolist()
-    [[True, True], [False, True]]
-    """
-    largest = np.nanmax(np.concatenate([nearer, farther, [0.0]]))
-    return farther[None, :] - nearer[:, None] > gap + _ROUNDING * largest
 
 
 def cut(values: np.ndarray) -> np.ndarray:
@@ -460,8 +414,10 @@ class Supervision:
     strata: np.ndarray | None = None  # codes of the strata (batches)
 
     @classmethod
-    def of(cls, target: Target | np.ndarray, strata: np.ndarray | None = None) -> Supervision:
-        """Return the supervision of one label; an array is taken for classes."""
+    def of(cls, target: Target | np.ndarray | Supervision, strata: np.ndarray | None = None) -> Supervision:
+        """Return the supervision of one label, of which an array is taken for classes; or the given supervision."""
+        if isinstance(target, Supervision):
+            return target
         return cls((ClassTarget(target) if isinstance(target, np.ndarray) else target,), np.ones(1), strata)
 
     def at(self, positions: np.ndarray) -> Supervision:
@@ -470,13 +426,12 @@ class Supervision:
         return Supervision(tuple(target.at(positions) for target in self.targets), self.shares, strata)
 
 
-@dataclass(frozen=True)
-class Label:
-    """One label of all distributions: target, distinct values (empty for distances) and share of the loss."""
+class Label(NamedTuple):
+    """One label of all distributions."""
 
     target: Target
-    values: np.ndarray
-    share: float
+    values: np.ndarray  # distinct values; empty for distances
+    share: float  # of the loss
 
 
 def read_labels(
@@ -484,25 +439,18 @@ def read_labels(
 ) -> list[Label]:
     """Validate the labels y of D, one `Label` for each target; `by_row`: y has labels of points."""
     check_class_weight(class_weight)
-    if isinstance(target, list | tuple):
-        if not target:
-            raise ValueError(f"target is {target!r}: expected a kind for each label")
-        kinds = [resolve_target(kind) for kind in target]
-        columns = _columns(y, len(kinds))
-    else:
-        kinds, columns = [resolve_target(target)], {"y": y}
+    kinds = [resolve_target(kind) for kind in (target if isinstance(target, list | tuple) else [target])]
+    if not kinds:
+        raise ValueError(f"target is {target!r}: expected a kind for each label")
+    columns = _columns(y, len(kinds)) if isinstance(target, list | tuple) else {"y": y}
+    balanced = class_weight is not None
     labels = [
-        _read(column, kind, name_index, D, by_row, name)
+        _read(column, kind, name_index, D, by_row, name, balanced)
         for (name, column), kind in zip(columns.items(), kinds, strict=True)
     ]
-    if class_weight is None:
-        return labels
-    if not any(isinstance(label.target, ClassTarget) for label in labels):
+    if balanced and not any(isinstance(kind, Classes) for kind in kinds):
         raise ValueError(f"class_weight is {class_weight!r}, but `target` contains no classes: leave it out")
-    return [
-        replace(label, target=replace(label.target, balanced=True)) if isinstance(label.target, ClassTarget) else label
-        for label in labels
-    ]
+    return labels
 
 
 def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
@@ -519,12 +467,11 @@ def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row:
 
 def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
     """Return the positions of distributions with at least one label, and their supervision."""
-    shares = np.array([label.share for label in labels], dtype=np.float64)
-    everything = Supervision(tuple(label.target for label in labels), shares, strata)
-    labelled = np.flatnonzero(np.any([target.labelled for target in everything.targets], axis=0))
-    result = everything.at(labelled)
-    single = result.strata is not None and np.ptp(result.strata) == 0
-    return labelled, replace(result, strata=None) if single else result
+    targets, _, shares = zip(*labels, strict=True)
+    labelled = np.flatnonzero(np.any([target.labelled for target in targets], axis=0))
+    if strata is not None and np.ptp(strata[labelled]) == 0:
+        strata = None
+    return labelled, Supervision(targets, np.array(shares, dtype=np.float64), strata).at(labelled)
 
 
 def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np.ndarray]) -> None:
@@ -535,8 +482,7 @@ def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np
     for target, distinct in zip(labels.targets, values, strict=True):
         if not isinstance(target, ClassTarget):
             continue
-        codes, classes = target.levels, distinct.tolist()
-        counts = np.bincount(codes[codes >= 0])
+        classes, counts = distinct.tolist(), np.bincount(target.levels[target.labelled])
         if counts.size < 2:
             raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
         if counts.max() < 2:
@@ -544,13 +490,11 @@ def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np
                 "every class has a single distribution: no triplet can be formed; at least one class needs two"
             )
         for code in np.flatnonzero(counts == 1):
-            name = D.names[int(np.flatnonzero(codes == code)[0])]
-            warnings.warn(
-                f"class {classes[code]!r} has a single distribution ({name!r}), which is never an anchor: other "
-                "classes are only kept away from it",
-                UserWarning,
-                stacklevel=4,
+            single = (
+                f"class {classes[code]!r} has a single distribution ({D.names[np.argmax(target.levels == code)]!r})"
             )
+            message = f"{single}, which is never an anchor: other classes are only kept away from it"
+            warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def hold_out(
@@ -560,14 +504,12 @@ def hold_out(
     held_out = np.zeros(codes.size, bool)
     if fraction == 0.0:
         return held_out
+    _, levels, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    free = np.minimum(np.ceil(fraction * counts), np.maximum(counts - 2, 0)).astype(int)  # that may still be held out
     if groups is None:
-        for c in np.unique(codes):
-            members = random.permutation(np.flatnonzero(codes == c))
-            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
+        for level, n_free in enumerate(free):
+            held_out[random.permutation(np.flatnonzero(levels == level))[:n_free]] = True
     else:
-        _, levels = np.unique(codes, return_inverse=True)
-        counts = np.bincount(levels)
-        free = np.minimum(np.ceil(fraction * counts), np.maximum(counts - 2, 0))  # that may still be held out
         for group in random.permutation(np.unique(groups)):
             members = groups == group
             needed = np.bincount(levels[members], minlength=counts.size)
@@ -582,7 +524,7 @@ def hold_out(
 
 
 def _columns(y: Any, n_labels: int) -> dict[str, Any]:
-    """Return several labels by name, from the columns of a table or the entries of a list."""
+    """Return several labels by name."""
     if hasattr(y, "columns") and hasattr(y, "iloc"):
         columns = {f"y[{name!r}]": y.iloc[:, number] for number, name in enumerate(y.columns)}
     elif isinstance(y, list | tuple):
@@ -590,7 +532,12 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
     elif hasattr(y, "isel") and np.ndim(y) == 2:  # xarray
         columns = {f"y[:, {number}]": y[:, number] for number in range(y.shape[1])}
     elif np.ndim(y) == 2:
-        columns = {f"y[:, {number}]": _unmixed(label) for number, label in enumerate(np.asanyarray(y).T)}
+        columns = {}
+        for number, column in enumerate(np.asanyarray(y).T):
+            # A column of a table of mixed types becomes an array of numbers if all its values are numbers.
+            mixed = column.dtype == object and not isinstance(column, np.ma.MaskedArray)
+            whole = mixed and not missing_values(column).any()
+            columns[f"y[:, {number}]"] = np.array(column.tolist()) if whole else column
     else:
         raise ValueError(f"y has {np.ndim(y)} dimensions: for several labels, give a table with a column for each")
     if len(columns) != n_labels:
@@ -598,14 +545,9 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
     return columns
 
 
-def _unmixed(column: np.ndarray) -> Any:
-    """Return a column of a table of mixed types, converted to numbers if all its values are numbers."""
-    if isinstance(column, np.ma.MaskedArray):
-        return column
-    return np.array(column.tolist()) if column.dtype == object and not missing_values(column).any() else column
-
-
-def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: bool, name: str) -> Label:
+def _read(
+    y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: bool, name: str, balanced: bool
+) -> Label:
     """Validate one label; `name` is used in errors."""
     if isinstance(kind, Distances):
         return Label(_distances(y, kind.gap, D.name_index if by_row else name_index, name), np.empty(0), kind.weight)
@@ -630,7 +572,7 @@ def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: b
     codes = np.full(labels.size, -1)
     classes, codes[~missing] = np.unique(labels[~missing], return_inverse=True)
     codes = labels_of_samples(D, codes, labels) if by_row else codes
-    return Label(ClassTarget(codes), classes, kind.weight)
+    return Label(ClassTarget(codes, balanced), classes, kind.weight)
 
 
 def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -664,10 +606,9 @@ def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> D
     matrix = np.array(real_array(align_square_by_name(y, name_index, name), name), dtype=np.float64)
     if matrix.shape != (size, size):
         raise ValueError(f"{name} has shape {matrix.shape}: target distances between {size} need {(size, size)}")
-    if np.isinf(matrix).any() or np.any(matrix < 0):
-        raise ValueError(
-            f"{name} holds {matrix[np.isinf(matrix) | (matrix < 0)][0]:g}: expected distances of at least 0"
-        )
+    invalid = matrix[np.isinf(matrix) | (matrix < 0)]
+    if invalid.size:
+        raise ValueError(f"{name} holds {invalid[0]:g}: expected distances of at least 0")
     diagonal = np.diag(matrix)
     if np.any(diagonal > 0):
         raise ValueError(f"{name} has {diagonal.max():g} on its diagonal: a distribution is at distance 0 from itself")

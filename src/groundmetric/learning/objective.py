@@ -1,8 +1,7 @@
 """One training step: triplet loss of a mini-batch, its exact gradient, Adam, and the parametrised metrics (models).
 
-The loss depends on the metric only through the transport values of pairs (`EmbeddedPairs`). A model (`LinearModel`)
-defines the parameters of a metric and their start. Its embedding projects the points of distributions, and converts the
-gradient with respect to projected points into the gradient of the parameters, so transport never uses the features.
+The loss depends on the metric only through the transport values of pairs (`EmbeddedPairs`), and transport never uses
+the features: an embedding projects points, and converts gradients of projected points into those of the parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from ..transport.neighbors import Finder, nearest
 from ..transport.pairs import PairTransport, pair_transport, project
 from ..transport.problem import Masses
 from .labels import Supervision, Target
-from .penalties import ProximalPenalty
 from .triplets import Triplets, candidates
 
 
@@ -42,14 +40,11 @@ class Evaluation:
 
 
 class Objective:
-    """Mean hinge loss over triplets as a function of the metric's parameters, in units of a typical distance.
-
-    The margin of the hinge is in units of the attribute `unit`.
-    """
+    """Mean hinge loss over triplets as a function of the metric's parameters, in units of a typical distance."""
 
     def __init__(self, triplets: Triplets, pairs: EmbeddedPairs, *, margin: float) -> None:
         self.triplets, self.pairs, self.margin = triplets, pairs, margin
-        self.unit = 1.0
+        self.unit = 1.0  # of the loss and of the margin
 
     def typical_distance(self, parameters: np.ndarray, batch: np.ndarray) -> float:
         """Return the mean distance over the pairs of the triplets `batch`."""
@@ -157,9 +152,7 @@ def nearest_candidates(
     Lower bounds rule most pairs out without a solve. Held-out distributions are not candidates.
     """
     finder, n = Finder(masses, z, threads, cost=cost), len(masses)
-    rows, cols = np.triu_indices(n, 1)
-    lower = np.full((n, n), np.inf)
-    lower[rows, cols] = lower[cols, rows] = finder.by_lines(rows, cols)
+    lower = finder.lower_bounds()
     # One search per level: of all anchors in their first level, in their second level, and so on.
     masks: dict[tuple[Any, ...], np.ndarray] = {}
     for number, target in enumerate(labels.targets):
@@ -180,11 +173,8 @@ def nearest_agreement(
     masses: Masses, z: np.ndarray, codes: np.ndarray, threads: Threads, *, cost: Cost = Cost.EUCLIDEAN
 ) -> float:
     """Return the share of distributions whose nearest distribution is of their class, in classes of two or more."""
-    finder, n = Finder(masses, z, threads, cost=cost), len(masses)
-    rows, cols = np.triu_indices(n, 1)
-    lower = np.full((n, n), np.inf)
-    lower[rows, cols] = lower[cols, rows] = finder.by_lines(rows, cols)
-    closest = np.argmin(nearest(lower, 1, finder.solve, finder.sharpen), axis=1)
+    finder = Finder(masses, z, threads, cost=cost)
+    closest = np.argmin(nearest(finder.lower_bounds(), 1, finder.solve, finder.sharpen), axis=1)
     repeated = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=1)[codes] > 1)
     return float(np.mean(codes[closest[repeated]] == codes[repeated]))
 
@@ -207,53 +197,43 @@ def mini_batches(groups: list[np.ndarray], size: int, random: np.random.RandomSt
     return [np.concatenate([order[number] for number in part]) for part in parts if part.size]
 
 
+# Decay of Adam's running averages of the gradient and of its square, and the smallest root of the latter.
+_DECAY, _EPSILON = (0.9, 0.999), 1e-8
+
+
 class Adam:
-    """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink.
+    """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink."""
 
-    A step changes each entry by about `learning_rate`, independently of the scale of the gradient.
-    """
-
-    def __init__(self, learning_rate: float, decay: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8) -> None:
-        self.learning_rate = learning_rate
-        self._decay = decay
-        self._epsilon = epsilon
-        self._steps = 0
-        self._mean: np.ndarray | float = 0.0
-        self._square: np.ndarray | float = 0.0
-
-    def state(self) -> dict[str, Any]:
-        """Return the state that the next steps depend on."""
-        return {"steps": self._steps, "mean": self._mean, "square": self._square}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-        self._steps, self._mean, self._square = state["steps"], state["mean"], state["square"]
+    def __init__(self, learning_rate: float) -> None:
+        # The next steps depend on these attributes only, and checkpoints save them.
+        self.learning_rate, self.steps = learning_rate, 0
+        self.mean: np.ndarray | float = 0.0
+        self.square: np.ndarray | float = 0.0
 
     def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Return W after one step against the gradient."""
         mean, square = self._moments(gradient, gradient)
-        return W - self.learning_rate * mean / (np.sqrt(square) + self._epsilon)
+        return W - self.learning_rate * mean / (np.sqrt(square) + _EPSILON)
 
-    def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: ProximalPenalty, weight: float) -> np.ndarray:
+    def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: Any, weight: float) -> np.ndarray:
         """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
 
-        Both steps use the same step size for an entry, so W is a fixed point exactly if the penalty balances the
-        gradient. A proximal step of a single size after Adam's steps of many sizes would have other fixed points.
-        Entries that the penalty ties together (`penalty.tied`) share a step size. Step sizes follow the gradient of the
-        sum of loss and penalty, which bounds them if no triplet is active.
+        Both steps use the same step size for an entry (or for entries of `penalty.tied`), so W is a fixed point exactly
+        if the penalty balances the gradient. Step sizes follow the gradient of the sum of loss and penalty, which
+        bounds them if no triplet is active.
         """
         total = gradient + weight * penalty.gradient(W)
         mean, square = self._moments(gradient, total)
-        size = self.learning_rate / (np.sqrt(np.mean(square, axis=penalty.tied, keepdims=True)) + self._epsilon)
+        size = self.learning_rate / (np.sqrt(np.mean(square, axis=penalty.tied, keepdims=True)) + _EPSILON)
         return penalty.proximal(W - size * mean, size * weight)
 
     def _moments(self, gradient: np.ndarray, scaling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return bias-corrected running averages of the gradient and of the square of `scaling`."""
-        first, second = self._decay
-        self._steps += 1
-        self._mean = first * self._mean + (1.0 - first) * gradient
-        self._square = second * self._square + (1.0 - second) * scaling**2
-        return self._mean / (1.0 - first**self._steps), self._square / (1.0 - second**self._steps)
+        first, second = _DECAY
+        self.steps += 1
+        self.mean = first * self.mean + (1.0 - first) * gradient
+        self.square = second * self.square + (1.0 - second) * scaling**2
+        return self.mean / (1.0 - first**self.steps), self.square / (1.0 - second**self.steps)
 
 
 # Distributions with fewer points are projected in blocks of this many: one product instead of many small ones.
@@ -261,49 +241,34 @@ _SMALL = 64
 
 
 class LinearEmbedding:
-    """Linear projection of points, Z = X Wᵀ, where the parameters W apply to standardised features.
+    """Projection of points by a linear or diagonal model.
 
     The standardisation is folded into the product, which avoids a copy of the points. Projected points are shifted by
-    the projected mean, which changes no distance. The gradient F with respect to the projected points becomes the
-    gradient Fᵀ X with respect to W.
+    the projected mean, which changes no distance.
     """
 
-    def __init__(self, D: Distributions, n_components: int, scale: np.ndarray, centre: np.ndarray) -> None:
-        self.n_components = n_components
-        self._D, self._scale, self._centre = D, scale, centre
+    def __init__(self, D: Distributions, model: LinearModel) -> None:
+        self._D, self._model = D, model
 
     def place(
         self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each distribution with its embedded points; `learning`: `pull_back` may follow."""
-        self._shape, components = parameters.shape, parameters / self._scale
-        shift = self._shift(components)
+        self._shape, components = parameters.shape, parameters / self._model.scale
+        shift = self._model.shift(components)
         for members, rows in self._blocks(distributions):
-            z = self._product(self._D.points[rows], components) - shift
+            z = self._model.product(self._D.points[rows], components) - shift
             ends = np.cumsum(self._D.sizes[members])
             for d, end in zip(members, ends, strict=True):
                 yield d, z[end - self._D.sizes[d] : end]
 
     def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
-        """Return the gradient of the parameters of the last `place` from the gradient of the embedded points.
-
-        `pull`, shape (n_points, n_components), is 0 outside `distributions`.
-        """
+        """Return the gradient of the parameters of the last `place` from the gradient of the embedded points."""
         total = np.zeros(self._shape)
         for _, rows in self._blocks(distributions):
             # Only these rows are copied if the cohort is float32.
-            points = self._D.points[rows].astype(np.float64, copy=False)
-            total += self._gradient(points, pull[rows])
-        return total / self._scale
-
-    def _shift(self, components: np.ndarray) -> np.ndarray:
-        return components @ self._centre
-
-    def _product(self, points: Any, components: np.ndarray) -> np.ndarray:
-        return points @ components.T if sparse.issparse(points) else project(points, components)
-
-    def _gradient(self, points: Any, pull: np.ndarray) -> np.ndarray:
-        return (points.T @ pull).T if sparse.issparse(points) else pull.T @ points
+            total += self._model.pull_back(self._D.points[rows].astype(np.float64, copy=False), pull[rows])
+        return total / self._model.scale
 
     def _blocks(self, distributions: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
         """Yield distributions with their rows: a large one alone, as a slice without a copy, small ones in blocks."""
@@ -315,26 +280,8 @@ class LinearEmbedding:
             yield members, np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in members])
 
 
-class DiagonalEmbedding(LinearEmbedding):
-    """Weighted features, Z = X diag(w). The parameters are w, shape (1, n_features)."""
-
-    def _shift(self, components: np.ndarray) -> np.ndarray:
-        return components[0] * self._centre
-
-    def _product(self, points: Any, components: np.ndarray) -> np.ndarray:
-        return points.multiply(components).toarray() if sparse.issparse(points) else points * components
-
-    def _gradient(self, points: Any, pull: np.ndarray) -> np.ndarray:
-        weighted = points.multiply(pull) if sparse.issparse(points) else points * pull
-        return np.asarray(weighted.sum(axis=0)).reshape(1, -1)
-
-
 class EmbeddedPairs:
-    """Transport between embedded points as a function of the embedding's parameters.
-
-    `upper`, `lower` and `solve` are those of `PairTransport`, at the parameters of the last `place`. The embedding is a
-    `LinearEmbedding`, or another object with its methods `place` and `pull_back`.
-    """
+    """Transport between points that a `LinearEmbedding`, or an object with its methods, has placed."""
 
     def __init__(self, embedding: Any, transport: PairTransport) -> None:
         self.embedding, self.transport = embedding, transport
@@ -359,8 +306,6 @@ class LinearModel:
     A model is a family of metrics with an array of parameters. `neural` has models with the same methods.
     """
 
-    embedding: type[LinearEmbedding] = LinearEmbedding
-
     def __init__(self, n_components: int, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         self.n_components, self.scale, self.centre, self.cost = n_components, scale, centre, cost
 
@@ -370,14 +315,25 @@ class LinearModel:
 
     def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> EmbeddedPairs:
         """Return pairs of distributions as a function of the parameters; `options` as in PairTransport."""
-        embedding = self.embedding(D, self.n_components, self.scale, self.centre)
         transport = pair_transport(Masses.of(D), first, second, self.n_components, cost=self.cost, **options)
-        return EmbeddedPairs(embedding, transport)
+        return EmbeddedPairs(LinearEmbedding(D, self), transport)
+
+    def shift(self, components: np.ndarray) -> np.ndarray:
+        """Return the projected mean of the points; here and below, `components` are for the original features."""
+        return components @ self.centre
+
+    def product(self, points: Any, components: np.ndarray) -> np.ndarray:
+        """Return projected points, Z = X Wᵀ."""
+        return points @ components.T if sparse.issparse(points) else project(points, components)
+
+    def pull_back(self, points: Any, pull: np.ndarray) -> np.ndarray:
+        """Return the gradient Fᵀ X of the components from the gradient F of the projected points."""
+        return (points.T @ pull).T if sparse.issparse(points) else pull.T @ points
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
         """Return all points, embedded."""
         components = parameters / self.scale
-        return GroundMetric(components).project(D.points) - components @ self.centre
+        return GroundMetric(components).project(D.points) - self.shift(components)
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
         """Return the parameters as rows of W, for penalties on linear metrics."""
@@ -404,14 +360,22 @@ class DiagonalModel(LinearModel):
     The metric depends on w² alone, so a weight that has become 0 stays 0.
     """
 
-    embedding = DiagonalEmbedding
-
     def __init__(self, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         super().__init__(scale.size, scale, centre, cost)
 
     def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
         """Return the norms of the columns of a linear start, of as many rows as a linear metric has by default."""
         return np.linalg.norm(components(min(5, self.scale.size)), axis=0, keepdims=True)
+
+    def shift(self, components: np.ndarray) -> np.ndarray:
+        return components[0] * self.centre
+
+    def product(self, points: Any, components: np.ndarray) -> np.ndarray:
+        return points.multiply(components).toarray() if sparse.issparse(points) else points * components
+
+    def pull_back(self, points: Any, pull: np.ndarray) -> np.ndarray:
+        weighted = points.multiply(pull) if sparse.issparse(points) else points * pull
+        return np.asarray(weighted.sum(axis=0)).reshape(1, -1)
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
         points = D.points.toarray() if sparse.issparse(D.points) else D.points
@@ -430,8 +394,8 @@ class DiagonalModel(LinearModel):
 # The start of learning: the first rows of W separate the labels, the remaining rows are small and random. The loss is
 # not convex: from a random W alone, learning often ends at chance on data with many noise features.
 
-# Root mean square of the entries of the leading row. It sets the size of a step of `learning_rate` relative to W. It
-# has no other effect, because margin and strength are relative.
+# Root mean square of the entries of the leading row, which only sets the size of a step of `learning_rate` relative to
+# W, because margin and strength are relative.
 _ENTRY = 1.0 / 16.0
 # Size of the random rows relative to the leading row: small, to give noise features little weight at the start.
 _RANDOM_ROWS = 0.1
@@ -485,8 +449,21 @@ def discriminants(
     the class means along it (of values one standard deviation apart). There are fewer directions than classes. With
     strata, means are compared within strata.
     """
-    means = D.means() / scale
-    design, effects, between = _label_effects(target, means, strata)
+    # `design` times `effects` predicts the means; `between` are the effects without the overall mean.
+    means, response = D.means() / scale, target.response()
+    if strata is None and target.few_levels:
+        design, effects = response, np.stack([means[column > 0].mean(axis=0) for column in response.T])
+        between = effects - effects.mean(axis=0)
+    else:
+        x, y = response - response.mean(axis=0), means - means.mean(axis=0)
+        if strata is not None:  # regress deviations from the mean of the stratum
+            members = (strata[:, None] == np.unique(strata)).astype(np.float64)
+            x, y = (v - members @ ((members.T @ v) / members.sum(axis=0)[:, None]) for v in (x, y))
+        between = np.linalg.lstsq(x, y, rcond=1e-8)[0]
+        if target.few_levels:
+            between = between - between.mean(axis=0)
+        design = np.hstack([response, np.ones((len(means), 1))])
+        effects = np.vstack([between, means.mean(axis=0) - response.mean(axis=0) @ between])
     within = _shrunk_covariance(D, design, effects, scale, random)
     solved = np.stack([cg(within, row, rtol=1e-6, maxiter=200)[0] for row in between])
     strength, mixing = np.linalg.eigh(between @ solved.T)
@@ -496,33 +473,13 @@ def discriminants(
     return rows[::-1]
 
 
-def _label_effects(
-    target: Target, means: np.ndarray, strata: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a design and effects whose product predicts the means, and the effects without the overall mean."""
-    response = target.response()
-    if strata is None and target.few_levels:
-        level_means = np.stack([means[column > 0].mean(axis=0) for column in response.T])
-        return response, level_means, level_means - level_means.mean(axis=0)
-    x, y = response - response.mean(axis=0), means - means.mean(axis=0)
-    if strata is not None:  # regress deviations from the mean of the stratum
-        members = (strata[:, None] == np.unique(strata)).astype(np.float64)
-        x, y = (v - members @ ((members.T @ v) / members.sum(axis=0)[:, None]) for v in (x, y))
-    effects = np.linalg.lstsq(x, y, rcond=1e-8)[0]
-    if target.few_levels:
-        effects = effects - effects.mean(axis=0)
-    offset = means.mean(axis=0) - response.mean(axis=0) @ effects
-    design = np.hstack([response, np.ones((len(means), 1))])
-    return design, np.vstack([effects, offset]), effects
-
-
 def _shrunk_covariance(
     D: Distributions, design: np.ndarray, effects: np.ndarray, scale: np.ndarray, random: np.random.RandomState
 ) -> LinearOperator:
     """Return (covariance of standardised points around the prediction from their label + identity) / 2.
 
-    The matrix is not formed: it has n_features² entries. A product makes one pass over the points, in blocks of rows
-    that bound the memory. Sparse rows are copied once, because selecting them takes longer than multiplying.
+    The matrix is not formed: a product makes one pass over the points, in blocks of rows that bound the memory. Sparse
+    rows are copied once, because selecting them takes longer than multiplying.
     """
     rows = np.arange(D.points.shape[0])
     if rows.size > _MOST_POINTS:

@@ -1,20 +1,9 @@
-"""Penalties on the components: any object with a value and a gradient.
-
-    class MyPenalty:
-        def value(self, W): ...        # a number
-        def gradient(self, W): ...     # an array of W's shape
-
-Pass an instance as `penalty`; `strength` multiplies it. At a kink, `gradient` returns the subgradient of least norm.
-Steps along a gradient never land on a kink. For entries that are exactly 0, add
-
-        tied = (0,)                        # axes of W over which `step` must be constant: () none, (0, 1) all
-        def proximal(self, W, step): ...   # the V that minimises step · value(V) + |V - W|² / 2
-"""
+"""Penalties on the components: any object with a value and a gradient, and optionally a proximal map."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,8 +13,10 @@ from .labels import Supervision
 class Penalty(Protocol):
     """Penalty on the components W: any object with ``value(W)`` and ``gradient(W)``.
 
-    Passed as `penalty` to the learner, it is applied to W for standardised features (for a diagonal metric, to the
-    weights as one row), multiplied by `strength` and divided by its value at the start.
+    The learner applies it to W for standardised features (for a diagonal metric, to the weights as one row), multiplied
+    by `strength` and divided by its value at the start. To set entries to exactly 0, add a method ``proximal(W, step)``
+    that returns the V which minimises step · value(V) + |V - W|² / 2, and ``tied``, the axes of W over which `step` is
+    constant: () none, (0, 1) all.
 
     Parameters
     ----------
@@ -78,39 +69,17 @@ class Penalty(Protocol):
         ...
 
 
-@runtime_checkable
-class ProximalPenalty(Penalty, Protocol):
-    """Penalty with a proximal map, whose steps can set entries of W to exactly 0."""
-
-    # Axes of W over which `step` must be constant: () none, (0, 1) all.
-    tied: tuple[int, ...]
-
-    def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Apply the proximal map: return the V that minimises step · value(V) + |V - W|² / 2.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-        step : array that broadcasts to the shape of W
-            Step size, of length 1 along the axes `tied`.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            The minimiser V.
-        """
-        ...
-
-
 class _Frobenius(Penalty):
-    """Frobenius norm |W|, the root of the sum of squared entries: the paper's L2."""
+    """Frobenius norm |W|: the paper's L2."""
+
+    axis: int | None = None
 
     def value(self, W: np.ndarray) -> float:
-        return float(np.linalg.norm(W))
+        return float(np.sum(np.linalg.norm(W, axis=self.axis)))
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        return _unit(W, np.linalg.norm(W))
+        norm = np.linalg.norm(W, axis=self.axis)
+        return W / np.where(norm > 0, norm, 1.0)
 
 
 class _SquaredFrobenius(Penalty):
@@ -123,10 +92,8 @@ class _SquaredFrobenius(Penalty):
         return 2.0 * W
 
 
-class Lasso(ProximalPenalty):
-    """Lasso, the sum of absolute entries, which sets single entries of W to 0: ``penalty="l1"``.
-
-    The proximal map moves every entry towards 0 by its step, and sets smaller entries to 0 (soft thresholding).
+class Lasso(Penalty):
+    """Lasso, the sum of absolute entries, whose proximal map sets single entries of W to 0: ``penalty="l1"``.
 
     Examples
     --------
@@ -148,22 +115,28 @@ class Lasso(ProximalPenalty):
         return np.sign(W)
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Move every entry towards 0 by its step, and set smaller entries to 0.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+        step : array that broadcasts to the shape of W
+            Step sizes.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            The V that minimises step · value(V) + |V - W|² / 2.
+        """
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
-class _GroupLasso(ProximalPenalty):
-    """Group lasso, the sum of the norms of the columns of W, which sets whole features to 0.
-
-    The proximal map shortens every column by its step, and sets shorter columns to 0.
-    """
+class _GroupLasso(_Frobenius):
+    """Group lasso, the sum of the norms of the columns of W, whose proximal map sets whole features to 0."""
 
     tied = (0,)
-
-    def value(self, W: np.ndarray) -> float:
-        return float(np.linalg.norm(W, axis=0).sum())
-
-    def gradient(self, W: np.ndarray) -> np.ndarray:
-        return _unit(W, np.linalg.norm(W, axis=0))
+    axis = 0
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
         norm = np.linalg.norm(W, axis=0, keepdims=True)
@@ -171,10 +144,7 @@ class _GroupLasso(ProximalPenalty):
 
 
 class _Nuclear(Penalty):
-    """Nuclear norm, the sum of singular values of W, which favours a low rank.
-
-    Its gradient is UVᵀ of the singular value decomposition, restricted to non-zero singular values.
-    """
+    """Nuclear norm, the sum of singular values of W, which favours a low rank."""
 
     def value(self, W: np.ndarray) -> float:
         return float(np.linalg.svd(W, compute_uv=False).sum())
@@ -194,30 +164,24 @@ def resolve_penalty(penalty: Any) -> Penalty | None:
     """Return a penalty object from its name; None and objects are returned unchanged."""
     if isinstance(penalty, str) and penalty in _BY_NAME:
         return _BY_NAME[penalty]()
-    if penalty is None or (
-        not isinstance(penalty, type) and hasattr(penalty, "value") and hasattr(penalty, "gradient")
-    ):
+    has_methods = hasattr(penalty, "value") and hasattr(penalty, "gradient")
+    if penalty is None or (has_methods and not isinstance(penalty, type)):
         return penalty
     raise ValueError(
         f"penalty is {penalty!r}: expected one of {sorted(_BY_NAME)}, None, or an object with value and gradient"
     )
 
 
-def _unit(W: np.ndarray, norm: Any) -> np.ndarray:
-    return W / np.where(norm > 0, norm, 1.0)
-
-
 class StrataVariance:
     """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
 
-    Under W, the total variance of the means m of the distributions is |W mᵀ|², and the part explained by the effects b
-    of the strata is |W bᵀ|². Their ratio does not depend on the scale of W. `means` are those of the distributions in
-    standardised features.
+    Under W, the variance of the means m of the distributions (in standardised features) is |W mᵀ|², and the part
+    explained by the effects b of the strata is |W bᵀ|². Their ratio does not depend on the scale of W.
     """
 
     def __init__(self, means: np.ndarray, labels: Supervision) -> None:
         assert labels.strata is not None
-        centred = means - means.mean(axis=0)
+        self._all = means - means.mean(axis=0)
         strata = (labels.strata[:, None] == np.unique(labels.strata)).astype(np.float64)
         responses = [target.response() for target in labels.targets]
         # Missing labels are replaced by the mean response.
@@ -225,7 +189,7 @@ class StrataVariance:
         explained = _orthonormal(np.hstack([np.ones((len(means), 1)), *responses]))
         beyond = _orthonormal(strata - explained @ (explained.T @ strata))
         # Effects of the strata in coordinates of this basis, which keep their norms.
-        self._strata, self._all = beyond.T @ centred, centred
+        self._strata = beyond.T @ self._all
 
     def value(self, W: np.ndarray) -> float:
         part, total = self._sums(W)

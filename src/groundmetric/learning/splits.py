@@ -24,6 +24,7 @@ from .._internal.validation import (
     number_groups,
     numbered,
     refuse_mask,
+    unit_codes,
 )
 
 # scikit-learn's splitters load slowly, and predictions do not use them: each is imported in its function.
@@ -53,9 +54,8 @@ def check_splits(splits: list[Split], labels: np.ndarray, groups: Any = None) ->
             in_class = labels == absent[0]
             reason = f"it has {int(in_class.sum())} of {labels.size} in all"
             if members is not None and np.unique(members[in_class]).size == 1:
-                group = groups[int(np.argmax(in_class))]
-                reason = f"it occurs in one group only ({group!r}), which is tested here"
-            label = absent[0].item() if hasattr(absent[0], "item") else absent[0]  # 'a' rather than np.str_('a')
+                reason = f"it occurs in one group only ({groups[int(np.argmax(in_class))]!r}), which is tested here"
+            label = absent.tolist()[0]  # 'a' rather than np.str_('a')
             raise ValueError(
                 f"split {number} has no distribution of class {label!r} to learn from: {reason}; drop or merge the "
                 "class, or split otherwise"
@@ -74,18 +74,15 @@ def shuffled(
     test_size: float = 0.2,
     random_state: RandomState = None,
 ) -> list[Split]:
-    """Return repeated random splits that keep the class shares; test sets of different splits may overlap.
-
-    Every class has distributions in every training set.
+    """Return repeated random splits that keep the class shares, with every class in every training set.
 
     Parameters
     ----------
     y : array-like of shape (n_distributions,)
         Labels.
     groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution (the patient of a sample). A group is never divided; it may contain
-        distributions of several classes. Each split is the division, out of 50 random ones, with the best class shares
-        and test size; all splits differ.
+        Outer group of each distribution (the patient of a sample), never divided. Each split is the division, out of 50
+        random ones, with the best class shares and test size; all splits differ.
     n_splits : int, default=10
         Number of splits.
     test_size : float, default=0.2
@@ -101,8 +98,7 @@ def shuffled(
     Examples
     --------
     >>> from groundmetric.evaluation import shuffled
-    >>> splits = shuffled(["ill"] * 5 + ["well"] * 5, n_splits=3, random_state=0)
-    >>> [test.size for train, test in splits]
+    >>> [test.size for train, test in shuffled(["ill"] * 5 + ["well"] * 5, n_splits=3, random_state=0)]
     [2, 2, 2]
     """
     name_index = NameIndex.of(y)
@@ -145,8 +141,7 @@ def folds(
     y : array-like of shape (n_distributions,)
         Labels; every class needs a distribution, or a group, for each fold.
     groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution (the patient of a sample). A group is never divided; it may contain
-        distributions of several classes.
+        Outer group of each distribution (the patient of a sample), never divided.
     n_splits : int, default=5
         Number of folds.
     n_repeats : int, default=1
@@ -162,9 +157,8 @@ def folds(
     Examples
     --------
     >>> from groundmetric.evaluation import folds
-    >>> splits = folds(["ill"] * 4 + ["well"] * 4, n_splits=2, random_state=0)
-    >>> sorted(index for train, test in splits for index in test.tolist())
-    [0, 1, 2, 3, 4, 5, 6, 7]
+    >>> [test.size for train, test in folds(["ill"] * 4 + ["well"] * 4, n_splits=2, random_state=0)]
+    [4, 4]
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
@@ -201,8 +195,7 @@ def leave_one_group_out(groups: LabelsLike) -> list[Split]:
     Returns
     -------
     list of (train, test)
-        Indices of the training and of the test distributions of each split, groups in the order in which they first
-        appear.
+        Indices of the training and of the test distributions of each split, groups in order of first appearance.
 
     Examples
     --------
@@ -211,10 +204,8 @@ def leave_one_group_out(groups: LabelsLike) -> list[Split]:
     [[0, 2], [1]]
     """
     name_index = NameIndex.of(groups)
-    named = group_list(groups, name_index)
-    members = number_groups(named, name_index.size)
-    assert named is not None
-    assert members is not None
+    named = group_list(groups, name_index) or []
+    members = unit_codes(named, name_index.size)
     if members.max() == 0:
         raise ValueError(f"all distributions are in one group ({named[0]!r}): at least two are needed")
     from sklearn.model_selection import LeaveOneGroupOut
@@ -244,16 +235,13 @@ def leave_one_out(y: LabelsLike) -> list[Split]:
     n = NameIndex.of(y).size
     if n < 2:
         raise ValueError(f"{n} distributions: at least two are needed to leave one out")
-    from sklearn.model_selection import LeaveOneOut
-
-    return Splits(LeaveOneOut().split(np.zeros(n)), numbered(y))
+    return Splits(leave_one_group_out(np.arange(n)), numbered(y))
 
 
 class Splits(list[Split]):
-    """List of (train, test) indices into labels that may carry names.
+    """List of (train, test) indices into labels with names: `numbers` holds 0, 1, 2, … with these names.
 
-    `numbers` holds 0, 1, 2, … with the names of the labels. With them, functions that take splits and distributions
-    translate the indices to the order of their distributions. A plain list holds indices of the distributions.
+    Functions of splits and distributions translate the indices to the order of their distributions.
     """
 
     def __init__(self, splits: Iterable[Split], numbers: Any) -> None:
@@ -276,7 +264,6 @@ def as_splits(splits: Any, labels: np.ndarray, groups: Any = None, name_index: N
     n = labels.size
 
     def indices(side: Any) -> np.ndarray:
-        """Return the indices of one side, which may be a mask."""
         refuse_mask(side, "splits")
         array = np.asarray(side)
         if array.dtype == bool and array.shape == (n,):
@@ -307,17 +294,13 @@ def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
     [0, 0, 0]
     """
     rounds: list[int] = []
-    seen = np.zeros(n, bool)
-    current = 0
+    times_tested = np.zeros(n, np.intp)
     for _, test in splits:
-        if seen[test].any():
+        rounds.append(int(times_tested.min()))
+        times_tested[test] += 1
+        if np.ptp(times_tested) > 1:
             return None
-        seen[test] = True
-        rounds.append(current)
-        if seen.all():
-            seen[:] = False
-            current += 1
-    return None if seen.any() else np.array(rounds)
+    return None if np.ptp(times_tested) else np.array(rounds)
 
 
 def _shuffled_groups(
@@ -329,19 +312,18 @@ def _shuffled_groups(
     np.add.at(counts, (members, codes), 1)  # distributions of each group and class
     total = counts.sum(axis=0)
 
-    def draw() -> tuple[tuple[int, int, float], frozenset[int]]:
-        """Draw test groups, with a badness: classes without training, without test distributions, wrong shares."""
-        order = random.permutation(len(counts))
-        filled = np.cumsum(counts[order].sum(axis=1))
-        n_groups = 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))
-        test = counts[order[:n_groups]].sum(axis=0)
-        badness = (int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum()))
-        return badness, frozenset(order[:n_groups].tolist())
-
     taken: dict[frozenset[int], None] = {}
     for _ in range(n_splits):
-        drawn = [draw() for _ in range(_CANDIDATES)]
-        fresh = [(badness, chosen) for badness, chosen in drawn if chosen not in taken]
+        # Choose the best new division by badness: classes without training or test distributions, then wrong shares.
+        fresh = []
+        for _ in range(_CANDIDATES):
+            order = random.permutation(len(counts))
+            filled = np.cumsum(counts[order].sum(axis=1))
+            chosen = order[: 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))]
+            test = counts[chosen].sum(axis=0)
+            badness = int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum())
+            if (groups := frozenset(chosen.tolist())) not in taken:
+                fresh.append((badness, groups))
         if not fresh:
             raise ValueError(
                 f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
@@ -355,16 +337,12 @@ def _shuffled_groups(
 # Restricted permutations of labels: patients with several samples, paired designs, strata, and mixtures.
 #
 # A permutation test is valid if, under the null hypothesis, every arrangement of the labels that it draws is as
-# probable as the observed one. Patients are exchangeable with each other, samples with other samples of the same
-# patient, and both only within a stratum. All permutation tests of the package draw from the arrangements defined here:
+# probable as the observed one:
 #
 # - Without groups, labels are permuted among samples of a stratum.
 # - If every group (patient) has one label, labels are permuted among groups that occur in the same strata.
 # - If labels differ within some groups, labels are permuted among samples of the same group and stratum, and all labels
 #   of a group are exchanged with those of another group that has the same number of samples in each stratum.
-#
-# The last rule contains the exceptions of real cohorts: one sample with another label, groups of different sizes, and
-# groups that span several strata.
 
 # A block is the units of a group (or all units of a stratum), as one array of units per stratum.
 Block = tuple[np.ndarray, ...]
@@ -405,8 +383,8 @@ class RestrictedPermutations:
     def sample(self, count: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
         """Return the observed arrangement and others, shape (n_arrangements, n_distributions), observed first.
 
-        A design with at most ``count + 1`` different arrangements gives each of them once, and the test is exact.
-        Otherwise the result has `count` random arrangements.
+        A design with at most ``count + 1`` different arrangements gives each of them once (an exact test), any other
+        `count` random ones.
         """
         if self.arrangements > count + 1:
             return np.vstack([self.labels[self.units][None], self.draws(count, random)])
@@ -416,32 +394,28 @@ class RestrictedPermutations:
 
     def enumerate(self) -> np.ndarray:
         """Return every different arrangement of the labels of the units once, shape (n_arrangements, n_units)."""
-        choices = [self._orders_of(blocks) for blocks in self.blocks]
+        choices = []  # for each list of blocks: their units, and the different orders of their labels
+        for blocks in self.blocks:
+            contents = [_content(self.labels, block) for block in blocks]
+            inner = {values: list(_distinct_orders(values)) for content in contents for values in content}
+            orders = [
+                list(itertools.chain.from_iterable(choice))
+                for exchanged in _distinct_orders(contents)
+                for choice in itertools.product(*(inner[values] for content in exchanged for values in content))
+            ]
+            choices.append((np.concatenate([members for block in blocks for members in block]), np.array(orders)))
         rows = np.indices([len(orders) for _, orders in choices]).reshape(len(choices), -1)
         every = np.tile(self.labels, (rows.shape[1], 1))
-        for (members, orders), row in zip(choices, rows, strict=True):
-            every[:, members] = orders[row]
+        for (members, order_of), row in zip(choices, rows, strict=True):
+            every[:, members] = order_of[row]
         return every
-
-    def _orders_of(self, blocks: list[Block]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the units of a list of blocks and their different labels, shapes (n,) and (n_orders, n)."""
-        inner = {values: list(_distinct_orders(values)) for block in blocks for values in self._content(block)}
-        orders = [
-            list(itertools.chain.from_iterable(choice))
-            for contents in _distinct_orders([self._content(block) for block in blocks])
-            for choice in itertools.product(*(inner[values] for content in contents for values in content))
-        ]
-        return np.concatenate([members for block in blocks for members in block]), np.array(orders)
-
-    def _content(self, block: Block) -> tuple[tuple[Any, ...], ...]:
-        return tuple(tuple(np.sort(self.labels[members]).tolist()) for members in block)
 
     @property
     def arrangements(self) -> int:
         """Number of different arrangements of the labels, including the observed one."""
         total = 1
         for blocks in self.blocks:
-            contents = [self._content(block) for block in blocks]
+            contents = [_content(self.labels, block) for block in blocks]
             total *= _count_orders(contents)
             total *= math.prod(_count_orders(values) for content in contents for values in content)
         return total
@@ -453,19 +427,14 @@ class RestrictedPermutations:
         A statistic that treats all classes alike has the same value in the arrangements that a renaming of the classes
         makes equal: the smallest p-value of 6 pairs is 2 / 64. Of more than six classes, an upper bound.
         """
-        classes = np.unique(self.labels)
+        classes, codes = np.unique(self.labels, return_inverse=True)
         if classes.size > _MAX_CLASSES:
             return self.arrangements
-        codes = np.searchsorted(classes, self.labels)
-
-        def contents(codes: np.ndarray) -> list[Counter[Any]]:
-            return [
-                Counter(tuple(tuple(np.sort(codes[members])) for members in block) for block in blocks)
-                for blocks in self.blocks
-            ]
-
-        renamed = [contents(np.array(names)[codes]) for names in itertools.permutations(range(classes.size))]
-        return self.arrangements // renamed.count(contents(codes))
+        renamings = (np.array(names)[codes] for names in itertools.permutations(range(classes.size)))
+        contents = [
+            [Counter(_content(renamed, block) for block in blocks) for blocks in self.blocks] for renamed in renamings
+        ]
+        return self.arrangements // contents.count(contents[0])  # the first renaming changes no name
 
 
 def restricted_permutations(
@@ -486,38 +455,38 @@ def restricted_permutations(
     >>> pairs.among, pairs.arrangements, pairs.partitions
     ('distributions within groups', 4, 2)
     """
-    n = labels.size
-    order = canonical_order(names, n)
-    stratum = number_groups(strata, n, "strata")
-    stratum = np.zeros(n, np.intp) if stratum is None else _renumber(stratum, order)
-    within = "" if strata is None else " within strata"
-    group = number_groups(groups, n)
+    # All arrays below are in the order of names, in which groups and strata are also numbered.
+    n, order = labels.size, canonical_order(names, labels.size)
+    stratum, group = number_groups(strata, n, "strata"), number_groups(groups, n)
+    stratum = np.zeros(n, np.intp) if stratum is None else unit_codes(stratum[order], n)
+    labels, units, among = labels[order], np.arange(n), "distributions"
+    members = [] if group is None else _members(unit_codes(group[order], n))
+    by_profile: dict[Any, list[Any]] = {}
     if group is None:
-        units = np.empty(n, np.intp)
-        units[order] = np.arange(n)
-        blocks: list[list[Block]] = [[(block,)] for block in _members(stratum[order])]
-        return _checked(RestrictedPermutations(units, labels[order], blocks, f"distributions{within}"))
-    group = _renumber(group, order)
-    members = [order[rows] for rows in _members(group[order])]  # distributions of each group, in the order of names
-    if all(np.all(labels[rows] == labels[rows[0]]) for rows in members):
-        by_profile: dict[Any, list[int]] = {}
+        blocks: list[list[Block]] = [[(block,)] for block in _members(stratum)]
+    elif all(np.all(labels[rows] == labels[rows[0]]) for rows in members):
+        units, labels = unit_codes(group[order], n), np.array([labels[rows[0]] for rows in members])
         for unit, rows in enumerate(members):
             profile = _counts(stratum[rows]) if equal_sizes else tuple(np.unique(stratum[rows]).tolist())
             by_profile.setdefault(profile, []).append(unit)
-        blocks = [[(np.array(units),)] for units in by_profile.values()]
-        among = "groups" + (" of one size" if equal_sizes else "") + within
-        return _checked(RestrictedPermutations(group, np.array([labels[rows[0]] for rows in members]), blocks, among))
-    units = np.empty(n, np.intp)
-    units[np.concatenate(members)] = np.arange(n)
-    by_counts: dict[Any, list[Block]] = {}
-    for rows in members:
-        parts = tuple(units[rows[stratum[rows] == s]] for s in np.unique(stratum[rows]))
-        by_counts.setdefault(_counts(stratum[rows]), []).append(parts)
-    by_unit = labels[np.concatenate(members)]
-    exchange = RestrictedPermutations(units, by_unit, list(by_counts.values()), "")
-    differ = any(len({exchange._content(block) for block in blocks}) > 1 for blocks in exchange.blocks)
-    among = "distributions within groups" + (" and groups of one size" if differ else "") + within
-    return _checked(RestrictedPermutations(units, by_unit, exchange.blocks, among))
+        blocks = [[(np.array(part),)] for part in by_profile.values()]
+        among = "groups of one size" if equal_sizes else "groups"
+    else:
+        units[np.concatenate(members)] = np.arange(n)
+        for rows in members:
+            block = tuple(units[rows[stratum[rows] == s]] for s in np.unique(stratum[rows]))
+            by_profile.setdefault(_counts(stratum[rows]), []).append(block)
+        labels, blocks = labels[np.concatenate(members)], list(by_profile.values())
+        differ = any(len({_content(labels, block) for block in part}) > 1 for part in blocks)
+        among = "distributions within groups" + (" and groups of one size" if differ else "")
+    among += "" if strata is None else " within strata"
+    exchange = RestrictedPermutations(units[np.argsort(order)], labels, blocks, among)
+    if exchange.arrangements < 2:
+        raise ValueError(
+            f"there is nothing to exchange: labels would be permuted among {exchange.among}, and each of these sets "
+            "has one label; leave out or coarsen the strata or groups"
+        )
+    return exchange
 
 
 def canonical_order(names: Sequence[Hashable] | None, n: int) -> np.ndarray:
@@ -535,11 +504,8 @@ def profiles(codes: np.ndarray, units: np.ndarray) -> list[tuple[tuple[int, Frac
     >>> profiles(np.array([0, 1, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 1, 2]))[0]
     ((0, Fraction(1, 2)), (1, Fraction(1, 2)))
     """
-    shares = []
-    for unit in range(int(units.max()) + 1):
-        values, counts = np.unique(codes[units == unit], return_counts=True)
-        shares.append(tuple((int(v), Fraction(int(c), int(counts.sum()))) for v, c in zip(values, counts, strict=True)))
-    return shares
+    members = (codes[units == unit] for unit in range(int(units.max()) + 1))
+    return [tuple((value, Fraction(count, part.size)) for value, count in _counts(part)) for part in members]
 
 
 def _members(numbers: np.ndarray) -> list[np.ndarray]:
@@ -547,26 +513,21 @@ def _members(numbers: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(numbers == number) for number in range(int(numbers.max(initial=-1)) + 1)]
 
 
-def _renumber(numbers: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Number groups in the order of names in which they first occur."""
-    _, first, inverse = np.unique(numbers[order], return_index=True, return_inverse=True)
-    renumbered = np.empty_like(numbers)
-    renumbered[order] = np.argsort(np.argsort(first))[inverse]
-    return renumbered
+def _content(labels: np.ndarray, block: Block) -> tuple[tuple[Any, ...], ...]:
+    """Return the sorted labels of a block in each stratum."""
+    return tuple(tuple(np.sort(labels[members]).tolist()) for members in block)
 
 
-def _counts(strata: np.ndarray) -> tuple[tuple[int, int], ...]:
-    values, counts = np.unique(strata, return_counts=True)
-    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
+def _counts(values: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Return the distinct values and the number of each."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return tuple(zip(distinct.tolist(), counts.tolist(), strict=True))
 
 
 def _count_orders(items: Iterable[Hashable]) -> int:
     """Return the number of different orders of the items."""
-    total, n = 1, 0
-    for count in Counter(items).values():
-        n += count
-        total *= math.comb(n, count)
-    return total
+    counts = Counter(items)
+    return math.factorial(counts.total()) // math.prod(map(math.factorial, counts.values()))
 
 
 def _distinct_orders(items: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
@@ -576,25 +537,7 @@ def _distinct_orders(items: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     [('a', 'a', 'b'), ('a', 'b', 'a'), ('b', 'a', 'a')]
     """
     counts = Counter(items)
-    distinct, n = list(counts), counts.total()
-
-    def extend(start: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        if len(start) == n:
-            yield start
-            return
-        for item in distinct:
-            if counts[item]:
-                counts[item] -= 1
-                yield from extend((*start, item))
-                counts[item] += 1
-
-    return extend(())
-
-
-def _checked(exchange: RestrictedPermutations) -> RestrictedPermutations:
-    if exchange.arrangements < 2:
-        raise ValueError(
-            f"there is nothing to exchange: labels would be permuted among {exchange.among}, and each of these sets "
-            "has one label; leave out or coarsen the strata or groups"
-        )
-    return exchange
+    if not counts.total():
+        yield ()
+    for item in counts:
+        yield from ((item, *rest) for rest in _distinct_orders((counts - Counter([item])).elements()))

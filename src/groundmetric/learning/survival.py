@@ -1,10 +1,7 @@
 """Right-censored survival times: validation, Kaplan–Meier estimate, percentiles, concordance.
 
 The survival time of a patient who died is observed; a patient who was alive when last seen (censored) survived at least
-until then. Times are converted to percentiles of survival, the share of patients who die earlier by the Kaplan–Meier
-estimate, which depend neither on the unit nor on the skewness of times. All patients who outlive the last observed
-death get the same percentile, the middle of the remaining range. A patient who was censored earlier has a range of
-possible percentiles, and only comparisons that hold for the complete range are used.
+until then, and has a range of possible percentiles. Only comparisons that hold for the complete range are used.
 """
 
 from __future__ import annotations
@@ -36,7 +33,20 @@ class SurvivalTimes:
 
 def read_survival(y: Any, name_index: NameIndex, name: str = "y") -> SurvivalTimes:
     """Validate times and events, and return them in the order of the name index."""
-    columns = _two_columns(align_by_name(y, name_index, name), name)
+    y = align_by_name(y, name_index, name)
+    if isinstance(y, np.ndarray) and y.dtype.names:
+        kinds = {key: y.dtype[key].kind for key in y.dtype.names}
+    elif hasattr(y, "columns") and hasattr(y, "iloc"):
+        kinds = {key: getattr(y[key].dtype, "kind", "O") for key in y.columns}
+    else:
+        raise ValueError(f"{name} is a {type(y).__name__} without column names: expected {_FORM}")
+    if {"event", "time"} <= set(kinds):
+        columns = {"time": y["time"], "event": y["event"]}
+    else:  # of two columns with other names, the column of booleans is the event
+        keys = sorted(kinds, key=lambda key: kinds[key] == "b")
+        if [kinds[key] == "b" for key in keys] != [False, True]:
+            raise ValueError(f"{name} has the columns {list(kinds)}: expected {_FORM}")
+        columns = {"time": y[keys[0]], "event": y[keys[1]]}
     for key, values in columns.items():
         if np.shape(values) != (name_index.size,):
             raise ValueError(
@@ -62,23 +72,6 @@ def read_survival(y: Any, name_index: NameIndex, name: str = "y") -> SurvivalTim
             "0; for a patient who is alive, give the time when last seen, with event False, or drop the distribution"
         )
     return SurvivalTimes(time, event.astype(bool))
-
-
-def _two_columns(y: Any, name: str) -> dict[str, Any]:
-    """Return the columns "time" and "event"; with other names, the column of booleans is the event."""
-    if isinstance(y, np.ndarray) and y.dtype.names:
-        names, kinds = list(y.dtype.names), {key: y.dtype[key].kind for key in y.dtype.names}
-    elif hasattr(y, "columns") and hasattr(y, "iloc"):
-        names = list(y.columns)
-        kinds = {key: getattr(y[key].dtype, "kind", "O") for key in names}
-    else:
-        raise ValueError(f"{name} is a {type(y).__name__} without column names: expected {_FORM}")
-    if {"event", "time"} <= set(names):
-        return {"time": y["time"], "event": y["event"]}
-    truth = [key for key in names if kinds[key] == "b"]
-    if len(names) != 2 or len(truth) != 1:
-        raise ValueError(f"{name} has the columns {names}: expected {_FORM}")
-    return {"time": y[next(key for key in names if key not in truth)], "event": y[truth[0]]}
 
 
 def _position(name_index: NameIndex, invalid: np.ndarray) -> str:
@@ -113,9 +106,8 @@ def comparable_pairs(times: SurvivalTimes) -> np.ndarray:
 def concordance(times: SurvivalTimes, risk: np.ndarray, folds: np.ndarray | None = None) -> float:
     """Return Harrell's C: share of comparable pairs in which the patient who died first has the higher risk (ties: ½).
 
-    With fold numbers, only patients of the same fold are compared. Held-out risks of a fold are predicted from the
-    other folds, whose mean risk is low if that of the fold is high. Compared between folds, uninformative predictions
-    would therefore be worse than chance.
+    With fold numbers, only patients of the same fold are compared: held-out risks of a fold are predicted from the
+    other folds, whose mean risk is low if that of the fold is high. Uninformative risks would be worse than chance.
     """
     pairs = comparable_pairs(times)
     if folds is not None:
@@ -144,9 +136,8 @@ def kaplan_meier(times: SurvivalTimes, weights: np.ndarray | None = None) -> tup
 def survival_ranges(times: SurvivalTimes) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and highest possible percentile of survival of each patient, both 0 to 1.
 
-    A death is in the middle of its step of the Kaplan–Meier curve. Patients who outlive the last death are in the
-    middle of the remaining range. For patients who were censored earlier, the range extends from the value of the curve
-    at that time to this middle.
+    A death is in the middle of its step of the Kaplan–Meier curve; patients who outlive the last death are in the
+    middle of the remaining range. For patients censored earlier, the range is from the curve at that time to there.
 
     >>> times = SurvivalTimes(np.array([1.0, 2.0, 3.0, 9.0]), np.array([True, False, True, False]))
     >>> [end.tolist() for end in survival_ranges(times)]
@@ -174,8 +165,8 @@ def expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def survival_percentiles(y: LabelsLike) -> np.ndarray:
     """Convert survival times to numbers: percentiles by Kaplan–Meier, expected percentiles for censored times.
 
-    Use them for methods that need numbers, as the Peto–Prentice test uses scores: a patient who is censored early is
-    near the middle, a patient who outlives all deaths near 1.
+    Percentiles are the shares of patients who die earlier, and do not depend on the unit of time. Use them for methods
+    that need numbers, as the Peto–Prentice test uses scores.
 
     Parameters
     ----------

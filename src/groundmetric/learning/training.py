@@ -15,15 +15,7 @@ from .._internal.validation import ParameterError, check_number, real_array
 from ..distributions import Distributions
 from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
-from .checkpoint import (
-    Saving,
-    State,
-    add_prefix,
-    cohort_digest,
-    random_state,
-    set_random_state,
-    strip_prefix,
-)
+from .checkpoint import Checkpoints, State, add_prefix, cohort_digest, strip_prefix
 from .labels import Classes, ClassTarget, Distances, Ordered, Supervision
 from .objective import (
     Adam,
@@ -36,7 +28,7 @@ from .objective import (
     nearest_candidates,
     random_start,
 )
-from .penalties import Penalty, ProximalPenalty, StrataVariance, has_vanished, resolve_penalty
+from .penalties import Penalty, StrataVariance, has_vanished, resolve_penalty
 from .triplets import Triplets, nearest_triplets, random_triplets
 
 if TYPE_CHECKING:
@@ -54,8 +46,7 @@ class Nearest:
 
     Examples
     --------
-    >>> import groundmetric as gm
-    >>> gm.GroundMetricLearner(neighbors=gm.learning.Nearest(refresh=2)).neighbors
+    >>> Nearest(refresh=2)
     Nearest(refresh=2)
     """
 
@@ -72,15 +63,14 @@ class EarlyStopping:
     Parameters
     ----------
     tol : float, default=0.001
-        Without held-out distributions, learning stops when the loss with penalty has varied by less than `tol` times
-        the margin over `patience` epochs; with them, when the best held-out loss has not fallen by more than that. With
-        0, the training loss never stops learning, and the held-out loss must still fall.
+        Learning stops when the loss with penalty has varied by less than `tol` times the margin over `patience` epochs;
+        with held-out distributions, when their lowest loss has not fallen by more than that. With 0, the training loss
+        never stops learning, and the held-out loss must still fall.
     patience : int, default=10
         Number of epochs over which the loss is compared.
     validation_fraction : float, default=0.0
         Share of the distributions of each class that is held out to detect overfitting, at least two of each class
-        remaining: learning stops when their loss no longer falls, and the W of the lowest held-out loss is the result.
-        With 0, the training loss decides.
+        remaining; the result is the W of their lowest loss. With 0, the training loss decides.
 
     Examples
     --------
@@ -162,21 +152,19 @@ class Settings:
 
     form: str
     n_components: int
-    margin: float
     penalty: Penalty | None
-    strength: float
-    n_neighbors: int
     refresh: int | None  # epochs between two searches of nearest neighbours; None: random neighbours
     restart: bool  # whether to learn again with nearest neighbours if random ones did not separate the classes
     init: Any
-    learning_rate: float
+    stopping: EarlyStopping
+    memory: float  # bytes for the bases of pairs
+    max_pivots: int | None
+    n_neighbors: int
     max_epochs: int
     batch_size: int
-    tol: float
-    patience: int
-    validation_fraction: float
-    memory: float
-    max_pivots: int | None
+    margin: float
+    learning_rate: float
+    strength: float
     nuisance: float
 
 
@@ -192,15 +180,16 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     check_number("n_components", k, low=1, whole=True)
     if k > n_features:
         raise ParameterError("n_components", k, f", but there are only {n_features} features: give at most that many")
+    values: dict[str, Any] = {}
     for name in ("n_neighbors", "max_epochs", "batch_size"):
         check_number(name, getattr(learner, name), low=1, whole=True)
-    for name in ("margin", "learning_rate"):
-        check_number(name, getattr(learner, name), low=0.0, above=True)
-    for name in ("strength", "nuisance"):
-        check_number(name, getattr(learner, name), low=0.0)
-    neighbors = learner.neighbors
-    if isinstance(neighbors, str) and neighbors == "nearest":
-        neighbors = Nearest()
+        values[name] = int(getattr(learner, name))
+    for name in ("margin", "learning_rate", "strength", "nuisance"):
+        check_number(name, getattr(learner, name), low=0.0, above=name in ("margin", "learning_rate"))
+        values[name] = float(getattr(learner, name))
+    neighbors = (
+        Nearest() if isinstance(learner.neighbors, str) and learner.neighbors == "nearest" else learner.neighbors
+    )
     if not isinstance(neighbors, Nearest) and not (isinstance(neighbors, str) and neighbors in ("auto", "random")):
         raise ValueError(f"neighbors is {neighbors!r}: expected 'auto', 'random', 'nearest' or Nearest(refresh=…)")
     stopping = EarlyStopping() if learner.stopping is None else learner.stopping
@@ -211,40 +200,34 @@ def check_settings(learner: Any, n_features: int) -> Settings:
         raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
     if solver.max_pivots is not None:
         check_number("max_pivots", solver.max_pivots, low=1, whole=True)
+    init = learner.init
+    if not isinstance(init, str):
+        init, shape = (
+            np.array(real_array(init, "init"), np.float64),
+            (n_features,) if form == "diagonal" else (k, n_features),
+        )
+        if init.shape != shape or not np.isfinite(init).all():
+            raise ValueError(f"init has shape {init.shape}: expected finite numbers of shape {shape}")
+        init = np.atleast_2d(init)
+    elif init not in ("discriminant", "random"):
+        raise ValueError(f"init is {init!r}: expected 'discriminant', 'random' or an array")
     return Settings(
         form=form,
         n_components=int(k),
-        margin=float(learner.margin),
         penalty=resolve_penalty(learner.penalty),
-        strength=float(learner.strength),
-        n_neighbors=int(learner.n_neighbors),
         refresh=int(neighbors.refresh) if isinstance(neighbors, Nearest) else None,
         restart=neighbors == "auto",
-        init=_check_init(learner.init, (n_features,) if form == "diagonal" else (k, n_features)),
-        learning_rate=float(learner.learning_rate),
-        max_epochs=int(learner.max_epochs),
-        batch_size=int(learner.batch_size),
-        tol=float(stopping.tol),
-        patience=int(stopping.patience),
-        validation_fraction=float(stopping.validation_fraction),
+        init=init,
+        stopping=stopping,
         memory=float(solver.memory) * 1e6,
         max_pivots=solver.max_pivots,
-        nuisance=float(learner.nuisance),
+        **values,
     )
 
 
-def _check_init(init: Any, shape: tuple[int, ...]) -> Any:
-    if isinstance(init, str):
-        if init not in ("discriminant", "random"):
-            raise ValueError(f"init is {init!r}: expected 'discriminant', 'random' or an array")
-        return init
-    start = np.array(real_array(init, "init"), dtype=np.float64)
-    if start.shape != shape or not np.isfinite(start).all():
-        raise ValueError(f"init has shape {start.shape}: expected finite numbers of shape {shape}")
-    return np.atleast_2d(start)
-
-
-_BY_NAME = {kind.__name__: kind for kind in (Nearest, EarlyStopping, Exact, Classes, Ordered, Distances)}
+_BY_NAME: dict[str, Any] = {
+    kind.__name__: kind for kind in (Nearest, EarlyStopping, Exact, Classes, Ordered, Distances)
+}
 
 
 def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,21 +236,19 @@ def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
     >>> read_parameters({"margin": 1.0, "stopping": "EarlyStopping(tol=0.0)"})["stopping"].tol
     0.0
     """
-    return {name: _read_object(value) for name, value in stored.items()}
-
-
-def _read_object(value: Any) -> Any:
-    """Return the object of a text such as "Nearest(refresh=2)"; other values are returned unchanged."""
-    if not isinstance(value, str) or not value.endswith(")"):
-        return value
-    try:
-        call = ast.parse(value, mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BY_NAME:
-            return value
-        arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError):
-        return value
-    return _BY_NAME[call.func.id](**arguments)  # type: ignore[arg-type]
+    parameters = dict(stored)
+    for name, value in stored.items():
+        if not isinstance(value, str) or not value.endswith(")"):
+            continue
+        try:
+            call = ast.parse(value, mode="eval").body
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BY_NAME:
+                continue
+            arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        except (SyntaxError, ValueError):
+            continue
+        parameters[name] = _BY_NAME[call.func.id](**arguments)
+    return parameters
 
 
 # With neighbors="auto": learn again with nearest neighbours if fewer than this share of the training distributions are
@@ -288,15 +269,13 @@ HISTORY = (
     "loss", "penalty", "active", "solved", "saved", "pivots", "validation_loss",
     "seconds_project", "seconds_transport", "seconds_gradient",
 )  # fmt: skip
+# Parts of the state of a random generator, in the order of `RandomState.get_state`.
+_RANDOM = ("kind", "keys", "position", "has_gauss", "gauss")
 
 
 @dataclass
 class Progress:
-    """State of a training between two steps.
-
-    Together with the optimiser, the random generator and the warm starts of the pairs, this is everything that the
-    remaining steps depend on: a training continued from a checkpoint gives the same result, bit by bit.
-    """
+    """State of a training between two steps; a training continued from it gives the same result, bit by bit."""
 
     W: np.ndarray
     kept: Any  # copy of the parameters of the lowest held-out loss (`LinearModel.keep`)
@@ -307,9 +286,9 @@ class Progress:
     best: float = np.inf  # lowest held-out loss, and the number of epochs since then
     since_best: int = 0
     history: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in HISTORY})
-    # Mini-batches of the current epoch, and the contribution of each finished one to the history.
+    # Mini-batches of the current epoch, and the contributions of the finished ones to the history.
     batches: list[np.ndarray] = field(default_factory=list)
-    parts: list[dict[str, float]] = field(default_factory=list)
+    parts: dict[str, list[float]] = field(default_factory=dict)
     drawn: str | None = None  # digest of the current points if `fresh` has replaced the first ones
     stopped_pivoting: int = 0  # solves that ended at the pivot limit
     finished: bool = False
@@ -323,36 +302,28 @@ class Progress:
         return len(self.history["loss"])
 
     def pack(self) -> State:
-        """Return the state as arrays and plain values by name. Arrays are not copied."""
-        state = dict(vars(self))
-        for name in ("triplets", "history", "batches", "parts"):
-            del state[name]
-        state |= add_prefix("triplets", vars(self.triplets))
-        state |= add_prefix("history", {name: np.array(values) for name, values in self.history.items()})
+        """Return the state as arrays and plain values by name, without entries that are None."""
+        groups: dict[str, Any] = {"triplets": vars(self.triplets), "history": self.history, "parts": self.parts}
+        state = {name: value for name, value in vars(self).items() if name not in groups}
+        for prefix, group in groups.items():
+            state |= add_prefix(prefix, {k: None if v is None else np.asarray(v) for k, v in group.items()})
         state["batches"] = np.concatenate([*self.batches, np.empty(0, np.int64)]).astype(np.int64)
         state["batch_sizes"] = np.array([batch.size for batch in self.batches], np.int64)
-        state["part_names"] = list(self.parts[0] if self.parts else ())
-        state |= add_prefix("parts", {name: np.array([p[name] for p in self.parts]) for name in state["part_names"]})
         return {name: value for name, value in state.items() if value is not None}
 
     @classmethod
     def unpack(cls, state: State) -> Progress:
         """Return the progress that `pack` wrote."""
-        plain = {name: state[name] for name in cls.__dataclass_fields__ if name in state and name != "batches"}
+        fields: State = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
+        for group in ("history", "parts"):
+            fields[group] = {name: values.tolist() for name, values in strip_prefix(group, state).items()}
+        fields["triplets"] = Triplets(**strip_prefix("triplets", state))
         ends = np.cumsum(state["batch_sizes"])
-        columns = {name: values.tolist() for name, values in strip_prefix("parts", state).items()}
-        return cls(
-            **plain,
-            triplets=Triplets(**strip_prefix("triplets", state)),
-            history={name: values.tolist() for name, values in strip_prefix("history", state).items()},
-            batches=np.split(state["batches"], ends[:-1]) if ends.size else [],
-            parts=[
-                {name: columns[name][number] for name in state["part_names"]}
-                for number in range(len(columns["loss"]) if columns else 0)
-            ],
-        )
+        fields["batches"] = np.split(state["batches"], ends[:-1]) if ends.size else []
+        return cls(**fields)
 
 
+@dataclass(eq=False)
 class Training:
     """One run of the training loop, in steps of a mini-batch.
 
@@ -360,25 +331,21 @@ class Training:
     All other attributes follow from it and from the arguments, and are set again after a restart.
     """
 
-    progress: Progress
-    objective: Objective  # loss of the current triplets and points
-    groups: list[np.ndarray]  # groups of triplets to learn from
-    validating: np.ndarray  # triplets with a held-out anchor
-    threads: Threads
+    D: Distributions
+    labels: Supervision
+    settings: Settings
+    model: LinearModel
+    scale: np.ndarray
+    held_out: np.ndarray
+    random: np.random.RandomState
+    progress: Progress = field(init=False)
+    objective: Objective = field(init=False)  # loss of the current triplets and points
+    groups: list[np.ndarray] = field(init=False)  # groups of triplets to learn from
+    validating: np.ndarray = field(init=False)  # triplets with a held-out anchor
+    threads: Threads = field(init=False)
 
-    def __init__(
-        self,
-        D: Distributions,
-        labels: Supervision,
-        settings: Settings,
-        model: LinearModel,
-        scale: np.ndarray,
-        held_out: np.ndarray,
-        random: np.random.RandomState,
-    ) -> None:
-        self.D, self.labels, self.settings, self.model, self.scale = D, labels, settings, model, scale
-        self.held_out, self.random = held_out, random
-        self.optimiser = model.optimiser(settings.learning_rate)
+    def __post_init__(self) -> None:
+        self.optimiser = self.model.optimiser(self.settings.learning_rate)
         self.strata_variance = self._strata_variance()
 
     def run(
@@ -386,7 +353,7 @@ class Training:
         threads: Threads,
         *,
         on_epoch: Callable[[dict[str, list[Any]]], None],
-        saving: Saving | None = None,
+        saving: Checkpoints | None = None,
         fresh: Fresh | None = None,
     ) -> Progress:
         """Train from the start, or from the saved state, to the end; `fresh` returns other points for every epoch."""
@@ -396,13 +363,17 @@ class Training:
         else:
             self.restore(saving.state, fresh)
         try:
-            while not self.finished:
+            while not self.progress.finished:
                 if self.step():
                     on_epoch(self.progress.history)
-                    if self.finished:
+                    if self.progress.finished:
                         self._restart_if_misled()
-                if fresh is not None and not self.progress.batches and not self.finished:
-                    self._renew(fresh)
+                if fresh is not None and not self.progress.batches and not self.progress.finished:
+                    # Triplets, units and the optimiser stay: it is the same loss, estimated from another subsample.
+                    # Bases of the old points do not fit the new ones, which means a cold start of all pairs.
+                    del self.objective  # it refers to the old points
+                    self._take(fresh, self.progress.n_epochs)
+                    self._use_triplets()
                 if saving is not None:
                     saving.after_step(self)
         except KeyboardInterrupt:
@@ -413,16 +384,12 @@ class Training:
             now.best = now.history["loss"][-1] + now.history["penalty"][-1] if now.n_epochs else np.inf
         return now
 
-    @property
-    def finished(self) -> bool:
-        return self.progress.finished
-
     def state(self) -> State:
         """Return everything that the remaining training depends on, between two steps. Arrays are not copied."""
         return {
             **self.progress.pack(),
-            **add_prefix("optimiser", self.optimiser.state()),
-            **add_prefix("random", random_state(self.random)),
+            **add_prefix("optimiser", vars(self.optimiser)),
+            **add_prefix("random", dict(zip(_RANDOM, self.random.get_state(legacy=True), strict=True))),
             **add_prefix("pairs", self.objective.pairs.state()),
         }
 
@@ -431,8 +398,9 @@ class Training:
         now = self.progress = Progress.unpack(state)
         self.held_out = now.held_out
         self.strata_variance = self._strata_variance()  # depends on `held_out`
-        self.optimiser.restore(strip_prefix("optimiser", state))
-        set_random_state(self.random, strip_prefix("random", state))
+        vars(self.optimiser).update(strip_prefix("optimiser", state))
+        random = strip_prefix("random", state)
+        self.random.set_state(tuple(random[name] for name in _RANDOM))
         # After the last epoch, no fresh points are drawn.
         n_epochs, drawn = now.n_epochs - int(now.finished), now.drawn
         if fresh is not None and n_epochs > 0:
@@ -445,17 +413,8 @@ class Training:
         self._use_triplets()
         self.objective.pairs.restore(strip_prefix("pairs", state))
 
-    def _renew(self, fresh: Fresh) -> None:
-        """Replace the points by fresh ones, between two epochs.
-
-        Triplets, units and the optimiser stay: it is the same loss, estimated from another subsample. Bases of the old
-        points do not fit the new ones, which means a cold start of all pairs.
-        """
-        del self.objective  # it refers to the old points
-        self._take(fresh, self.progress.n_epochs)
-        self._use_triplets()
-
     def _take(self, fresh: Fresh, n_epochs: int) -> None:
+        """Replace the points by fresh ones, between two epochs."""
         names, shape = self.D.names, self.D.shape
         del self.D  # memory must not hold two draws at the same time
         D = fresh(n_epochs)
@@ -469,7 +428,18 @@ class Training:
     def _begin(self, refresh: int | None) -> None:
         """Set the first parameters, triplets and mini-batches, and the units of distances and penalty."""
         self.optimiser = self.model.optimiser(self.settings.learning_rate)
-        W = self.model.start(self._first_components)
+
+        def components(k: int) -> np.ndarray:
+            """Return the rows of a linear metric for standardised features."""
+            init = self.settings.init
+            if isinstance(init, np.ndarray):
+                return init * self.scale
+            if init == "random":
+                return random_start(self.scale, k, self.random)
+            training = np.flatnonzero(~self.held_out)
+            return discriminating_start(self.D[training], self.labels.at(training), self.scale, k, self.random)
+
+        W = self.model.start(components)
         triplets = self._choose_triplets(W, refresh)
         now = self.progress = Progress(W, self.model.keep(W), self.held_out, triplets, refresh=refresh)
         self._use_triplets()
@@ -491,37 +461,19 @@ class Training:
     def _restart_if_misled(self) -> None:
         """Learn again with nearest neighbours if the metric does not separate the classes of the training set.
 
-        Random triplets compare distributions that are often far apart in any case. If a nuisance direction happens to
-        be associated with the classes, it reduces their loss, even to 0, while the nearest distribution of each one is
-        still of another class. Nearest neighbours remove such directions, because they are the violations that matter
-        for neighbours. They are not used from the start: on real cohorts they overfit more and take three times as
-        long.
+        A nuisance direction that happens to be associated with the classes reduces the loss of random triplets, even to
+        0, while the nearest distribution of each one is still of another class. Nearest neighbours are not used from
+        the start: on real cohorts they overfit more and take three times as long.
         """
-        target = self.labels.targets[0]
-        if (
-            not self.settings.restart
-            or not isinstance(self.model, LinearModel)
-            or not isinstance(target, ClassTarget)
-            or len(self.labels.targets) > 1
-            or self.labels.strata is not None
-            or len(self.D) > _MOST_DISTRIBUTIONS
-        ):
+        now, labels, target = self.progress, self.labels, self.labels.targets[0]
+        if not self.settings.restart or not isinstance(self.model, LinearModel) or len(self.D) > _MOST_DISTRIBUTIONS:
             return
-        now = self.progress
+        if not isinstance(target, ClassTarget) or len(labels.targets) > 1 or labels.strata is not None:
+            return
         z = self.model.project(self.D, now.kept if self.validating.size else now.W)
         now.agreement = nearest_agreement(Masses.of(self.D), z, target.levels, self.threads, cost=self.model.cost)
         if now.agreement < MIN_AGREEMENT and now.refresh is None:
             self._begin(Nearest().refresh)
-
-    def _first_components(self, k: int) -> np.ndarray:
-        """Return the rows of a linear metric for standardised features."""
-        init = self.settings.init
-        if isinstance(init, np.ndarray):
-            return init * self.scale
-        if init == "random":
-            return random_start(self.scale, k, self.random)
-        training = np.flatnonzero(~self.held_out)
-        return discriminating_start(self.D[training], self.labels.at(training), self.scale, k, self.random)
 
     def _choose_triplets(self, W: np.ndarray, refresh: int | None) -> Triplets:
         """Return triplets of random neighbours, or of nearest neighbours under the metric W."""
@@ -541,14 +493,8 @@ class Training:
                 "the labels give no triplet to learn from: lower the `gap` of `target`, or label more distributions"
             )
         self.groups, self.validating = grouped(triplets, np.flatnonzero(~validating)), np.flatnonzero(validating)
-        pairs = self.model.pairs(
-            self.D,
-            triplets.first,
-            triplets.second,
-            threads=self.threads,
-            memory=self.settings.memory,
-            max_pivots=self.settings.max_pivots,
-        )
+        options = {"memory": self.settings.memory, "max_pivots": self.settings.max_pivots}
+        pairs = self.model.pairs(self.D, triplets.first, triplets.second, threads=self.threads, **options)
         self.objective = Objective(triplets, pairs, margin=self.settings.margin)
         self.objective.unit = self.progress.unit
 
@@ -560,81 +506,72 @@ class Training:
 
     def step(self) -> bool:
         """Learn from one mini-batch; return whether it was the last of an epoch."""
-        settings, now = self.settings, self.progress
+        settings, now, optimiser = self.settings, self.progress, self.optimiser
         epoch = now.n_epochs
         if not now.batches:
             if now.refresh is not None and epoch > 0 and epoch % now.refresh == 0:
                 now.triplets = self._choose_triplets(now.W, now.refresh)
                 self._use_triplets()
             now.batches = mini_batches(self.groups, settings.batch_size, self.random)
-        batch = now.batches[len(now.parts)]
+        n_finished = len(now.parts.get("size", ()))
+        batch = now.batches[n_finished]
         # The learning rate falls from its first value to 0 along half a cosine: late steps settle.
-        progress = (epoch + len(now.parts) / len(now.batches)) / settings.max_epochs
-        self.optimiser.learning_rate = settings.learning_rate * (0.5 * (1.0 + np.cos(np.pi * progress)))
+        progress = (epoch + n_finished / len(now.batches)) / settings.max_epochs
+        optimiser.learning_rate = settings.learning_rate * (0.5 * (1.0 + np.cos(np.pi * progress)))
         result = self.objective.evaluate(now.W, batch)
         now.stopped_pivoting += int(np.sum(~self.objective.pairs.answers.optimal[result.pairs]))
         assert result.gradient is not None
-        now.W = self._updated(result.gradient)
-        # Contributions of mini-batches are added in `_record`.
-        part: dict[str, float] = {"size": batch.size, "loss": result.loss * batch.size}
-        part |= {name: getattr(result, name) for name in ("active", "solved", "saved", "pivots")}
-        now.parts.append(part | {f"seconds_{name}": seconds for name, seconds in result.seconds.items()})
-        if len(now.parts) < len(now.batches):
-            return False
-        self._record()
-        self._decide()
-        now.batches, now.parts = [], []
-        return True
 
-    def _updated(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the parameters after a step on loss and penalties; penalties with a kink, like L1, by proximal map."""
-        W, penalty, weight = self.progress.W, self.settings.penalty, self.progress.penalty_weight
+        W, penalty, weight = now.W, settings.penalty, now.penalty_weight
         nuisance: Any = 0.0
         if self.strata_variance is not None:
-            nuisance = self.settings.nuisance * self.model.chain(self.strata_variance.gradient(self.model.rows(W)))
+            nuisance = settings.nuisance * self.model.chain(self.strata_variance.gradient(self.model.rows(W)))
         if penalty is None or weight == 0.0:
-            return self.optimiser.step(W, gradient + nuisance)
-        if isinstance(penalty, ProximalPenalty) and isinstance(self.optimiser, Adam):
-            return self.optimiser.proximal_step(W, gradient + nuisance, penalty, weight)
-        return self.optimiser.step(W, gradient + weight * penalty.gradient(W) + nuisance)
+            now.W = optimiser.step(W, result.gradient + nuisance)
+        elif all(hasattr(penalty, name) for name in ("proximal", "tied")) and isinstance(optimiser, Adam):
+            now.W = optimiser.proximal_step(W, result.gradient + nuisance, penalty, weight)
+        else:
+            now.W = optimiser.step(W, result.gradient + weight * penalty.gradient(W) + nuisance)
 
-    def _record(self) -> None:
-        """Add the finished epoch to the history."""
-        now = self.progress
-        row = {name: sum(part[name] for part in now.parts) for name in now.parts[0]}
+        part: dict[str, float] = {"size": batch.size, "loss": result.loss * batch.size}
+        part |= {name: getattr(result, name) for name in ("active", "solved", "saved", "pivots")}
+        part |= {f"seconds_{name}": seconds for name, seconds in result.seconds.items()}
+        for name, value in part.items():
+            now.parts.setdefault(name, []).append(value)
+        if n_finished + 1 < len(now.batches):
+            return False
+        self._end_epoch()
+        now.batches, now.parts = [], {}
+        return True
+
+    def _end_epoch(self) -> None:
+        """Add the epoch to the history; stop when the held-out or the minimised loss no longer improves."""
+        settings, now, history = self.settings, self.progress, self.progress.history
+        row = {name: sum(values) for name, values in now.parts.items()}
         size, penalty = row.pop("size"), 0.0
-        if self.settings.penalty is not None and now.penalty_weight > 0.0:
-            penalty += now.penalty_weight * self.settings.penalty.value(now.W)
+        if settings.penalty is not None and now.penalty_weight > 0.0:
+            penalty += now.penalty_weight * settings.penalty.value(now.W)
         if self.strata_variance is not None:
-            penalty += self.settings.nuisance * self.strata_variance.value(self.model.rows(now.W))
-        row |= {
-            "loss": row["loss"] / size,
-            "penalty": penalty,
-            "active": row["active"] / size,
-            "validation_loss": np.nan,
-        }
+            penalty += settings.nuisance * self.strata_variance.value(self.model.rows(now.W))
+        row |= {"loss": row["loss"] / size, "penalty": penalty, "active": row["active"] / size}
+        row["validation_loss"] = np.nan
         if self.validating.size:
             row["validation_loss"] = self.objective.evaluate(now.W, self.validating, gradient=False).loss
         for name, value in row.items():
-            now.history[name].append(value)
+            history[name].append(value)
 
-    def _decide(self) -> None:
-        """Stop when the held-out loss, or without one the minimised loss, no longer improves."""
-        now, patience = self.progress, self.settings.patience
-        history, small = now.history, self.settings.tol * self.settings.margin
+        small, patience = settings.stopping.tol * settings.margin, settings.stopping.patience
         if self.validating.size:
-            if history["validation_loss"][-1] < now.best - small:
-                now.best, now.since_best = history["validation_loss"][-1], 0
-                now.kept = self.model.keep(now.W)
-            else:
-                now.since_best += 1
+            now.since_best += 1
+            if row["validation_loss"] < now.best - small:
+                now.best, now.since_best, now.kept = row["validation_loss"], 0, self.model.keep(now.W)
             settled = now.since_best >= patience
         else:
             recent = np.add(history["loss"], history["penalty"])[-patience - 1 :]
             settled = recent.size > patience and np.ptp(recent) < small
         # Without an active triplet the gradient of the loss is 0: only a penalty would still change W.
         penalised = now.penalty_weight > 0.0 or self.strata_variance is not None
-        done = history["active"][-1] == 0.0 and not penalised
-        vanished = has_vanished(history, self.settings.margin, self.settings.strength)
+        done = row["active"] == 0.0 and not penalised
+        vanished = has_vanished(history, settings.margin, settings.strength)
         now.converged = bool(settled or done or vanished)
-        now.finished = now.converged or now.n_epochs >= self.settings.max_epochs
+        now.finished = now.converged or now.n_epochs >= settings.max_epochs

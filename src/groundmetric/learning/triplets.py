@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from .labels import Pool, Supervision, Target, holds
+from .labels import Pool, Supervision, Target
+
+# Differences of labels that may be due to rounding, relative to the largest.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,13 @@ class Triplets:
 Choose = Callable[[int, Pool], np.ndarray]
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Candidate neighbours of an anchor, a pool per level of the label; without strata, `near` and `far` are the same.
-
-    `relaxed`: strata were ignored, because no triplet respects them.
-    """
+class Candidates(NamedTuple):
+    """Candidate neighbours of an anchor, by level of the label; without strata, `near` and `far` are the same list."""
 
     anchor: int
     near: list[Pool]
     far: list[Pool]
-    relaxed: bool = False
+    relaxed: bool = False  # strata were ignored, because no triplet respects them
 
 
 def random_triplets(
@@ -73,24 +72,21 @@ def random_triplets(
 ) -> Triplets:
     """Draw `n_neighbors` (t) neighbours per level of the label for each anchor, and form all triplets that hold.
 
-    With classes (an array is taken for classes), these are t of the anchor's class × t of each other class, drawn
-    without replacement. Held-out distributions (a mask) are anchors, but not neighbours.
-
-    Anchors are divided into mini-batches of about `batch_size` triplets, and neighbours are drawn from the anchors of
-    the same mini-batch first. The number of distributions and pairs of a mini-batch then does not grow with the cohort.
-
-    With strata (batches), near neighbours are from other strata and far neighbours from the anchor's stratum, to make
-    differences between strata useless for reducing the loss. Anchors without such neighbours get neighbours of any
-    stratum.
+    With classes (an array is taken for classes), these are t of the anchor's class × t of each other class. Held-out
+    distributions (a mask) are anchors, but not neighbours. Anchors are divided into mini-batches of about `batch_size`
+    triplets, and neighbours are drawn from the anchors of the same mini-batch first: the number of distributions and
+    pairs of a mini-batch does not grow with the cohort. With strata (batches), near neighbours are from other strata
+    and far neighbours from the anchor's stratum, which makes differences between strata useless for reducing the loss;
+    anchors without such neighbours get neighbours of any stratum.
 
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
     """
-    supervision, parts = _as_supervision(target, strata), []
+    supervision, parts = Supervision.of(target, strata), []
     for label in supervision.targets:
         n_anchors = max(1.0, batch_size / (n_neighbors**2 * max(label.n_levels - 1, 1)))
         batch = _divide_anchors(label, n_anchors, held_out, supervision.strata, random)
-        part = _form(label, _SharedNeighbors(batch, n_neighbors, random), held_out, supervision.strata)
+        part = _form(label, _shared_neighbors(batch, n_neighbors, random), held_out, supervision.strata)
         parts.append(replace(part, batch=batch[part.j]))
     return _join(supervision, parts)
 
@@ -112,12 +108,8 @@ def nearest_triplets(
         members = pool.all()
         return members[np.argsort(distances[anchor, members], kind="stable")[:n_neighbors]]
 
-    supervision = _as_supervision(target, strata)
+    supervision = Supervision.of(target, strata)
     return _join(supervision, [_form(label, choose, held_out, supervision.strata) for label in supervision.targets])
-
-
-def _as_supervision(target: Any, strata: np.ndarray | None) -> Supervision:
-    return target if isinstance(target, Supervision) else Supervision.of(target, strata)
 
 
 def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
@@ -125,50 +117,37 @@ def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
     if len(parts) == 1:
         return parts[0]
     i, j, k = (np.concatenate([getattr(part, name) for part in parts]) for name in "ijk")
-    weight = np.concatenate(
-        [part.weights * share / max(len(part), 1) for part, share in zip(parts, supervision.shares, strict=True)]
-    )
+    weights, batches, start = [], [], 0
+    for part, share in zip(parts, supervision.shares, strict=True):
+        weights.append(part.weights * share / max(len(part), 1))
+        if part.batch is not None:
+            batches.append(part.batch + start)
+            start = np.max(batches[-1], initial=start - 1) + 1
+    weight = np.concatenate(weights)
     n = supervision.targets[0].labelled.size
     joined = Triplets.from_indices(i, j, k, n, weight * (i.size / weight.sum()))
-    batches = [part.batch for part in parts if part.batch is not None]
-    if not batches:
-        return joined
-    starts = np.cumsum([0, *(np.max(batch, initial=-1) + 1 for batch in batches)])
-    return replace(joined, batch=np.concatenate([b + start for b, start in zip(batches, starts, strict=False)]))
+    return replace(joined, batch=np.concatenate(batches)) if batches else joined
 
 
 def _divide_anchors(
     target: Target, size: float, held_out: np.ndarray | None, strata: np.ndarray | None, random: np.random.RandomState
 ) -> np.ndarray:
-    """Return the mini-batch of each anchor, -1 without a label.
-
-    Mini-batches have similar shares of all levels and strata. Held-out anchors are in separate mini-batches.
-    """
-    n = target.labelled.size
-    held_out = np.zeros(n, bool) if held_out is None else held_out
+    """Return the mini-batch of each anchor (-1 without a label), with similar shares of all levels and strata."""
+    held_out = np.zeros(target.labelled.size, bool) if held_out is None else held_out
     groups = target.levels if strata is None else target.levels * (strata.max() + 1) + strata
-    batch, start = np.full(n, -1), 0
+    batch, start = np.full(held_out.size, -1), 0
+    # Held-out anchors are in separate mini-batches.
     for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
-        n_batches = int(np.ceil(anchors.size / size))
-        for part in np.array_split(_interleaved(groups[anchors], random), max(n_batches, 1)):
-            batch[anchors[part]] = start
+        # A random order in which the members of each group are evenly spaced.
+        order = random.permutation(anchors)
+        _, number, count = np.unique(groups[order], return_inverse=True, return_counts=True)
+        rank = np.empty(order.size)
+        rank[np.argsort(number, kind="stable")] = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
+        order = order[np.argsort((rank + 0.5) / count[number], kind="stable")]
+        for part in np.array_split(order, max(int(np.ceil(order.size / size)), 1)):
+            batch[part] = start
             start += 1
     return batch
-
-
-def _interleaved(groups: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-    """Return a random order in which the members of each group are evenly spaced.
-
-    >>> groups = np.array([0, 0, 0, 0, 1, 1])
-    >>> groups[_interleaved(groups, np.random.RandomState(0))].tolist()
-    [0, 1, 0, 0, 1, 0]
-    """
-    order = random.permutation(groups.size)
-    _, number, count = np.unique(groups[order], return_inverse=True, return_counts=True)
-    by_group = np.argsort(number, kind="stable")
-    rank = np.empty(groups.size)
-    rank[by_group] = np.arange(groups.size) - np.repeat(np.cumsum(count) - count, count)
-    return order[np.argsort((rank + 0.5) / count[number], kind="stable")]
 
 
 # Pools up to this size are shuffled; from larger pools, single members are drawn. Shuffling a class for every
@@ -176,77 +155,67 @@ def _interleaved(groups: np.ndarray, random: np.random.RandomState) -> np.ndarra
 _SHUFFLED = 2000
 
 
-class _SharedNeighbors:
-    """Random neighbours from the anchors of the mini-batch, then from the distributions that joined it.
+def _shared_neighbors(batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> Choose:
+    """Return a choice of random neighbours: anchors of the mini-batch, then distributions that joined it earlier.
 
     If the mini-batch has fewer than `n_neighbors` members of a pool, further members are drawn and join it.
     """
+    order = np.argsort(batch, kind="stable")
+    ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
+    anchors = [order[low:high] for low, high in pairwise(ends)]
+    joined = [order[:0]] * len(anchors)
 
-    def __init__(self, batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> None:
-        self._batch, self._n_neighbors, self._random = batch, n_neighbors, random
-        order = np.argsort(batch, kind="stable")
-        ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
-        self._anchors = [order[low:high] for low, high in pairwise(ends)]
-        self._joined = [order[:0]] * len(self._anchors)
-
-    def __call__(self, anchor: int, pool: Pool) -> np.ndarray:
-        batch = self._batch[anchor]
-        # Anchors first: the triplets of both anchors use their pair.
-        neighbors = [self._random.permutation(pool.among(part[batch])) for part in (self._anchors, self._joined)]
-        n_missing = min(self._n_neighbors, len(pool)) - sum(part.size for part in neighbors)
-        if n_missing > 0:
-            members = np.concatenate([self._anchors[batch], self._joined[batch]])
-            neighbors.append(self._draw(pool, members, n_missing))
-            self._joined[batch] = np.concatenate([self._joined[batch], neighbors[-1]])
-        return np.concatenate(neighbors)[: self._n_neighbors]
-
-    def _draw(self, pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
+    def draw(pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
         """Draw `count` distributions of a pool that are not members of the mini-batch."""
         n_draws = count + members.size  # at least `count` remain even if all members are drawn
         if len(pool) <= max(_SHUFFLED, 4 * n_draws):
-            drawn = self._random.permutation(pool.all())
+            drawn = random.permutation(pool.all())
         else:
             # Distinct positions by rejection. At most a quarter of the pool is drawn, so repetitions are rare.
             positions: dict[int, None] = {}
             while len(positions) < n_draws:
                 size = n_draws - len(positions)
-                positions.update(dict.fromkeys(self._random.randint(len(pool), size=size).tolist()))
+                positions.update(dict.fromkeys(random.randint(len(pool), size=size).tolist()))
             drawn = pool.at(np.array(list(positions)))
         return drawn[~np.isin(drawn, members)][:count]
 
+    def choose(anchor: int, pool: Pool) -> np.ndarray:
+        number = batch[anchor]
+        # Anchors first: the triplets of both anchors use their pair.
+        neighbors = [random.permutation(pool.among(part[number])) for part in (anchors, joined)]
+        n_missing = min(n_neighbors, len(pool)) - sum(part.size for part in neighbors)
+        if n_missing > 0:
+            neighbors.append(draw(pool, np.concatenate([anchors[number], joined[number]]), n_missing))
+            joined[number] = np.concatenate([joined[number], neighbors[-1]])
+        return np.concatenate(neighbors)[:n_neighbors]
+
+    return choose
+
 
 def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
-    """Yield the candidate neighbours of each labelled distribution."""
-    pools = target.pools(target.labelled if held_out is None else target.labelled & ~held_out)
-    for anchor in np.flatnonzero(target.labelled).tolist():
-        levels = pools(anchor)
-        if strata is None:
-            yield Candidates(anchor, levels, levels)
-        else:
-            yield _across_strata(target, anchor, levels, strata == strata[anchor])
+    """Yield the candidate neighbours of each labelled distribution.
 
-
-def _across_strata(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
-    """Return near candidates from other strata and far candidates from the same stratum, if these form a triplet.
-
-    Otherwise drop the restriction of the far candidates, then that of the near ones, then both. A class that does not
-    occur in the anchor's stratum is left out as long as another class does.
+    With strata, near candidates are from other strata and far candidates from the same stratum, if these form a
+    triplet. Otherwise drop the restriction of the far candidates, then that of the near ones, then both.
     """
-    levels = [pool.all() for pool in pools]
-    members = np.concatenate(levels)
-    in_stratum = same[members]
-    for strict_near, strict_far in ((True, True), (True, False), (False, True)):
-        near_ids, far_ids = members[~in_stratum | (not strict_near)], members[in_stratum | (not strict_far)]
-        if near_ids.size and far_ids.size and _any_holds(target.cases(anchor, near_ids, far_ids), target.gap):
-            return Candidates(
-                anchor,
-                [Pool(level[~same[level]] if strict_near else level) for level in levels],
-                [Pool(level[same[level]] if strict_far else level) for level in levels],
-                relaxed=not (strict_near and strict_far),
-            )
-    # An uncertain label (censored early) may form no triplet even without strata: then strata were not the reason.
-    cases = target.cases(anchor, members, members)
-    return Candidates(anchor, pools, pools, relaxed=len(cases) == 1 or _any_holds(cases, target.gap))
+    for anchor, pools in target.pools(target.labelled if held_out is None else target.labelled & ~held_out):
+        if strata is None:
+            yield Candidates(anchor, pools, pools)
+            continue
+        same, levels = strata == strata[anchor], [pool.all() for pool in pools]
+        members = np.concatenate(levels)
+        in_stratum = same[members]
+        for strict_near, strict_far in ((True, True), (True, False), (False, True)):
+            near_ids, far_ids = members[~in_stratum | (not strict_near)], members[in_stratum | (not strict_far)]
+            if near_ids.size and far_ids.size and _any_holds(target.cases(anchor, near_ids, far_ids), target.gap):
+                near = [Pool(level[~same[level]] if strict_near else level) for level in levels]
+                far = [Pool(level[same[level]] if strict_far else level) for level in levels]
+                yield Candidates(anchor, near, far, relaxed=not (strict_near and strict_far))
+                break
+        else:
+            # An uncertain label (censored early) may form no triplet even without strata: strata were not the reason.
+            cases = target.cases(anchor, members, members)
+            yield Candidates(anchor, pools, pools, relaxed=len(cases) == 1 or _any_holds(cases, target.gap))
 
 
 def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
@@ -258,21 +227,28 @@ def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
 
 
 def _all_hold(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> np.ndarray:
-    """Return a mask of the triplets that hold in every case, shape (n_near, n_far)."""
-    return np.logical_and.reduce([holds(nearer, farther, gap) for nearer, farther in cases])
+    """Return a mask of the triplets whose far distance exceeds the near one by more than the gap, (n_near, n_far)."""
+    masks = []
+    for nearer, farther in cases:
+        rounding = _ROUNDING * np.nanmax(np.concatenate([nearer, farther, [0.0]]))
+        masks.append(farther[None, :] - nearer[:, None] > gap + rounding)
+    return np.logical_and.reduce(masks)
 
 
 def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
     """Form all triplets of each anchor and its chosen neighbours that hold, with their weights."""
+
+    def choose_all(anchor: int, pools: list[Pool]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the neighbours of all levels, and for each the size of its level over the number chosen from it."""
+        chosen = [choose(anchor, pool) for pool in pools]
+        factors = [len(pool) / max(part.size, 1) for part, pool in zip(chosen, pools, strict=True)]
+        return np.concatenate(chosen), np.repeat(factors, [part.size for part in chosen])
+
     empty = np.empty(0, np.int64)
     parts, weights = [(empty, empty, empty)], [np.empty(0)]
-    for candidate in candidates(target, held_out, strata):
-        anchor = candidate.anchor
-        near_ids, near_factor = _choose_all(anchor, candidate.near, choose)
-        if candidate.far is candidate.near:
-            far_ids, far_factor = near_ids, near_factor
-        else:
-            far_ids, far_factor = _choose_all(anchor, candidate.far, choose)
+    for anchor, near, far, _ in candidates(target, held_out, strata):
+        near_ids, near_factor = choose_all(anchor, near)
+        far_ids, far_factor = (near_ids, near_factor) if far is near else choose_all(anchor, far)
         cases = target.cases(anchor, near_ids, far_ids)
         i, k = np.nonzero(_all_hold(cases, target.gap))
         parts.append((near_ids[i], np.full(i.size, anchor), far_ids[k]))
@@ -286,10 +262,3 @@ def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: n
         _, level, counts = np.unique(target.levels[j], return_inverse=True, return_counts=True)
         weight = np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[level]
     return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)
-
-
-def _choose_all(anchor: int, pools: list[Pool], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
-    """Return the chosen neighbours of all levels, and for each the size of its level over the number chosen from it."""
-    chosen = [choose(anchor, pool) for pool in pools]
-    factors = [np.full(part.size, len(pool) / max(part.size, 1)) for part, pool in zip(chosen, pools, strict=True)]
-    return np.concatenate(chosen), np.concatenate(factors)

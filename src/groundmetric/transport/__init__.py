@@ -33,13 +33,10 @@ __all__ = [
 
 # Solvers other than the exact one need scipy or scikit-learn: they are imported when they are first used.
 _HOME = {
-    "Coarse": "solvers.coarse",
-    "Coarsened": "solvers.coarse",
-    "coarsen": "solvers.coarse",
-    "pairwise": "cohort",
+    **dict.fromkeys(("Coarse", "Coarsened", "coarsen"), "solvers.coarse"),
+    **dict.fromkeys(("Partial", "Unbalanced"), "solvers.partial"),
     "POT": "solvers.pot",
-    "Partial": "solvers.partial",
-    "Unbalanced": "solvers.partial",
+    "pairwise": "cohort",
 }
 
 

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import pairwise as pairwise_items
+from typing import Any
 
 import joblib
 import numpy as np
@@ -22,11 +23,11 @@ from ..metrics.base import BadDistances, Cost, EuclideanMetric, GroundMetric, ch
 from ..metrics.forms import BlendedMetric, NamedDistance
 from . import pairs as pairs_module
 from .pairs import pair_transport
-from .plan import BoundedDistances, Plan, Status
+from .plan import BoundedDistances, Status
 from .problem import Masses, points_in_range
 from .solvers.exact import Cloud, Distances, Exact, Solver, resolve_solver, warn_of_status
 
-# Up to 100 components, the C++ solver computes costs from projected points; with more, matrix products are faster.
+# With more components, matrix products compute costs faster than the C++ solver.
 _FEW_COMPONENTS = 100
 # Entries of cost matrices (about 15 seconds) per thread between two calls of `on_results`.
 _ROUND = 2.5e8
@@ -42,11 +43,6 @@ def is_projection(metric: Any) -> bool:
     """Return whether distances are the cost of the step between projected points."""
     implementations = (GroundMetric.distances, EuclideanMetric.distances)
     return isinstance(metric, GroundMetric) and type(metric).distances in implementations
-
-
-def is_euclidean(metric: Any) -> bool:
-    """Return whether distances are Euclidean between projected points."""
-    return is_projection(metric) and metric.cost is Cost.EUCLIDEAN
 
 
 def has_few_components(metric: Any) -> bool:
@@ -65,17 +61,13 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
         extent = float(max(z.max(), -z.min()))  # a Python float, because the limit exceeds float32
         if not extent <= _LARGEST:
             row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
+            owner = cohort.names[int(np.searchsorted(cohort.bounds, row, side="right")) - 1]
             raise ValueError(
-                f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach "
+                f"under this metric, coordinates of points of distribution {owner!r} reach "
                 f"{extent:.1e}, and the squares of such numbers are out of range: divide the points by a constant, or "
                 "remove points with codes for missing values"
             )
     return projections
-
-
-def owner_of(row: int, cohort: Distributions) -> Any:
-    """Return the name of the distribution of a point."""
-    return cohort.names[int(np.searchsorted(cohort.bounds, row, side="right")) - 1]
 
 
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
@@ -83,17 +75,23 @@ def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> 
 
     `dense`: return projected points as arrays, even if the metric accepts sparse points.
     """
-    parts = [(weight, part, _points_for(part, cohorts, dense)) for weight, part in _parts(metric)]
+    weights, points, functions = [], [], []
+    for weight, part in _parts(metric):
+        is_sparse = isinstance(part, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
+        projects = is_projection(part)
+        keep_points = not projects or (is_sparse and not dense)
+        weights.append(weight)
+        points.append([cohort.points for cohort in cohorts] if keep_points else projected(part, cohorts))
+        functions.append(part.projected_distances if projects else partial(checked_distances, part))
     clouds = []
     for c, cohort in enumerate(cohorts):
-        for low, high in zip(cohort.bounds[:-1], cohort.bounds[1:], strict=True):
-            clouds.append(Cloud([points[c][low:high] for _, _, points in parts], cohort.weights[low:high]))
-    if len(parts) == 1:
-        _, part, _ = parts[0]
-        return [Cloud(cloud.points[0], cloud.masses) for cloud in clouds], _between(part)
+        for low, high in pairwise_items(cohort.bounds):
+            clouds.append(Cloud([of_part[c][low:high] for of_part in points], cohort.weights[low:high]))
+    if len(weights) == 1:
+        return [Cloud(cloud.points[0], cloud.masses) for cloud in clouds], functions[0]
 
     def distances(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:
-        return np.add.reduce([weight * _between(part)(x[k], y[k]) for k, (weight, part, _) in enumerate(parts)])
+        return np.add.reduce([w * f(p, q) for w, f, p, q in zip(weights, functions, x, y, strict=True)])
 
     return clouds, distances
 
@@ -103,18 +101,6 @@ def _parts(metric: Any, weight: float = 1.0) -> list[tuple[float, Any]]:
     if not isinstance(metric, BlendedMetric):
         return [(weight, metric)]
     return _parts(metric.first, weight * (1.0 - metric.weight)) + _parts(metric.second, weight * metric.weight)
-
-
-def _points_for(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
-    """Return the points of each cohort as input of `_between`."""
-    plain = isinstance(metric, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
-    if not is_projection(metric) or (plain and not dense):
-        return [cohort.points for cohort in cohorts]
-    return projected(metric, cohorts)
-
-
-def _between(metric: Any) -> Distances:
-    return metric.projected_distances if is_projection(metric) else partial(checked_distances, metric)
 
 
 def name_bad_distances(
@@ -136,35 +122,40 @@ def name_bad_distances(
     return bad
 
 
-class PairResults(NamedTuple):
-    """Results of a solver by pair."""
+# Results by pair: value, bounds of the optimal value, and a Status.
+_RESULT = np.dtype([("values", float), ("lower", float), ("upper", float), ("status", object)])
+Results = np.recarray[Any, Any]
 
-    values: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    status: np.ndarray  # of Status
 
-    @classmethod
-    def empty(cls, n_pairs: int) -> PairResults:
-        return cls(np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs, object))
+def exact_results(values: np.ndarray) -> Results:
+    """Return results with status OPTIMAL and bounds equal to the values."""
+    results = np.recarray(values.size, _RESULT)
+    results.values = results.lower = results.upper = values
+    results.status[:] = Status.OPTIMAL
+    return results
 
-    @classmethod
-    def exact(cls, values: np.ndarray) -> PairResults:
-        """Return results with status OPTIMAL and bounds equal to the values."""
-        return cls(values, values.copy(), values.copy(), np.full(values.size, Status.OPTIMAL, object))
 
-    def put(self, selected: np.ndarray, part: PairResults) -> None:
-        """Write the results of the selected pairs."""
-        for array, values in zip(self, part, strict=True):
-            array[selected] = values
+class _Pairs:
+    """Pairs of distributions with fixed points, which can be sent to another process."""
+
+    sizes: np.ndarray  # number of points of each distribution
+    first: np.ndarray
+    second: np.ndarray
+
+    @property
+    def work(self) -> np.ndarray:
+        """Entries of each pair's cost matrix."""
+        return self.sizes[self.first].astype(np.float64) * self.sizes[self.second]
+
+    def _needed(self, selected: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the distributions that occur in the selected pairs, and these pairs as indices into them."""
+        owners, indices = np.unique([self.first[selected], self.second[selected]], return_inverse=True)
+        return owners, *indices.reshape(2, -1)
 
 
 @dataclass(frozen=True)
-class ExactPairs:
-    """Pairs whose costs depend on projected points of few components, for the exact solver.
-
-    Points are fixed, and the object can be sent to another process.
-    """
+class ExactPairs(_Pairs):
+    """Pairs whose costs depend on projected points of few components, for the exact solver."""
 
     masses: Masses
     z: np.ndarray  # (n_points, n_components)
@@ -176,21 +167,19 @@ class ExactPairs:
     dense_limit: float  # see PairTransport
 
     @property
-    def work(self) -> np.ndarray:
-        """Entries of each pair's cost matrix."""
-        sizes = np.diff(self.masses.bounds).astype(np.float64)
-        return sizes[self.first] * sizes[self.second]
+    def sizes(self) -> np.ndarray:  # type: ignore[override]
+        return np.diff(self.masses.bounds)
 
     def part(self, selected: np.ndarray) -> ExactPairs:
         """Return the selected pairs with the distributions that they need."""
-        owners, first, second = _needed(self.first[selected], self.second[selected])
+        owners, first, second = self._needed(selected)
         bounds = self.masses.bounds
         rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in owners])
-        ends = np.concatenate([[0], np.cumsum(np.diff(bounds)[owners])])
+        ends = np.concatenate([[0], np.cumsum(self.sizes[owners])])
         masses = Masses(ends, self.masses.weights[rows], self.masses.uniform[owners])
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
-    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], Results]:
         """Return a function that solves the selected pairs and calls `done` with the number of solved pairs."""
         # Bases are not stored, because each pair is solved once.
         options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
@@ -199,72 +188,41 @@ class ExactPairs:
         )
         transport.move_all(np.require(self.z, np.float64, ["C", "W"]))  # arrays sent to a worker may be read-only
 
-        def solve(selected: np.ndarray) -> PairResults:
-            values, optimal = np.ldexp(transport.solve(selected), self.exponent), transport.answers.optimal[selected]
+        def solve(selected: np.ndarray) -> Results:
+            results = exact_results(np.ldexp(transport.solve(selected), self.exponent))
+            stopped = ~transport.answers.optimal[selected]
+            results.lower[stopped], results.status[stopped] = 0.0, Status.PIVOT_LIMIT
             transport.discard_bases()  # kept, the bases of all pairs would grow with their number
             done(selected.size)
-            status = np.where(optimal, *np.array([Status.OPTIMAL, Status.PIVOT_LIMIT], object))
-            return PairResults(values, np.where(optimal, values, 0.0), values, status)
-
-        return solve
-
-
-@dataclass(frozen=True)
-class SolverPairs:
-    """Pairs for any solver, with the result of `Solver.prepare` for each distribution; methods as in `ExactPairs`."""
-
-    solver: Solver
-    distances: Distances
-    prepared: list[Any]
-    sizes: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
-
-    @classmethod
-    def prepare(
-        cls,
-        solver: Solver,
-        clouds: list[Cloud],
-        distances: Distances,
-        first: np.ndarray,
-        second: np.ndarray,
-        threads: Threads,
-    ) -> SolverPairs:
-        """Prepare each distribution for the solver once."""
-        prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
-        return cls(solver, distances, prepared, np.array([cloud.masses.size for cloud in clouds]), first, second)
-
-    @property
-    def work(self) -> np.ndarray:
-        return self.sizes[self.first].astype(np.float64) * self.sizes[self.second]
-
-    def part(self, selected: np.ndarray) -> SolverPairs:
-        owners, first, second = _needed(self.first[selected], self.second[selected])
-        return replace(
-            self, prepared=[self.prepared[d] for d in owners], sizes=self.sizes[owners], first=first, second=second
-        )
-
-    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        def solve_pair(pair: int) -> Plan:
-            plan = self.solver.compare(
-                self.prepared[self.first[pair]], self.prepared[self.second[pair]], self.distances
-            )
-            done(1)
-            return replace(plan, rows=_NONE, cols=_NONE, mass=_NONE, potentials=None, basis=None)  # saves memory
-
-        def solve(selected: np.ndarray) -> PairResults:
-            plans, results = threads.map(solve_pair, selected.tolist()), PairResults.empty(selected.size)
-            for k, plan in enumerate(plans):
-                results.values[k], results.status[k] = plan.value, plan.status
-                results.lower[k], results.upper[k] = plan.bounds
             return results
 
         return solve
 
 
-_NONE = np.empty(0)
+@dataclass(frozen=True)
+class SolverPairs(_Pairs):
+    """Pairs for any solver; methods as in `ExactPairs`."""
 
-Pairs = ExactPairs | SolverPairs
+    solver: Solver
+    distances: Distances
+    prepared: list[Any]  # result of `Solver.prepare` for each distribution
+    sizes: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+    def part(self, selected: np.ndarray) -> SolverPairs:
+        owners, first, second = self._needed(selected)
+        prepared = [self.prepared[d] for d in owners]
+        return replace(self, prepared=prepared, sizes=self.sizes[owners], first=first, second=second)
+
+    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], Results]:
+        def solve_pair(pair: int) -> tuple[float, float, float, Status]:
+            x, y = self.prepared[self.first[pair]], self.prepared[self.second[pair]]
+            plan = self.solver.compare(x, y, self.distances)
+            done(1)
+            return plan.value, *plan.bounds, plan.status
+
+        return lambda selected: np.array(threads.map(solve_pair, selected.tolist()), _RESULT).view(np.recarray)
 
 
 def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
@@ -274,61 +232,42 @@ def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tup
     return z, 2 * up if metric.cost is Cost.SQUARED else up
 
 
-def pairs_of(
-    solver: Solver,
-    cohorts: Sequence[Distributions],
-    first: np.ndarray,
-    second: np.ndarray,
-    metric: Any,
-    threads: Threads,
-) -> Pairs:
-    """Return pairs of distributions in the form for the solver; `first` and `second` are indices over all cohorts."""
-    if isinstance(solver, Exact) and has_few_components(metric):
-        z, exponent = scaled_points(metric, cohorts)
-        limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
-        return ExactPairs(Masses.of(*cohorts), z, first, second, metric.cost, *limits)
-    clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
-    return SolverPairs.prepare(solver, clouds, distances, first, second, threads)
-
-
-OnResults = Callable[[np.ndarray, PairResults], Any]
+OnResults = Callable[[np.ndarray, Results], Any]
 
 
 def solve_pairs(
-    pairs: Pairs, threads: Threads, backend: Backend | None, *, done: Callable[[int], Any], on_results: OnResults
-) -> PairResults:
+    pairs: ExactPairs | SolverPairs,
+    threads: Threads,
+    backend: Backend | None,
+    *,
+    done: Callable[[int], Any],
+    on_results: OnResults,
+) -> Results:
     """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
 
     Matrices too small to send are solved in threads. `done` is called with the number of newly solved pairs,
     `on_results` with their indices and results.
     """
-    results = PairResults.empty(pairs.work.size)
+    results = np.recarray(pairs.work.size, _RESULT)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
         rounds = in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS)
         tasks = Tasks(len(rounds), lambda number: pairs.part(rounds[number]))
         for number, part in backend.run(_solve_task, tasks):
             selected = rounds[number]
-            results.put(selected, part)
+            results[selected] = part
             on_results(selected, part)
             done(selected.size)
         return results
     solve = pairs.start(threads, done)
     for selected in in_rounds(pairs.work, _ROUND * threads.n_jobs, _MOST_PAIRS * threads.n_jobs):
-        part = solve(selected)
-        results.put(selected, part)
+        part = results[selected] = solve(selected)
         on_results(selected, part)
     return results
 
 
-def _solve_task(pairs: Pairs) -> PairResults:
+def _solve_task(pairs: ExactPairs | SolverPairs) -> Results:
     with Threads(1) as threads:
         return pairs.start(threads, lambda count: None)(np.arange(pairs.work.size))
-
-
-def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distributions that occur in the pairs, and the pairs as indices into them."""
-    owners, indices = np.unique(np.concatenate([first, second]), return_inverse=True)
-    return owners, indices[: first.size], indices[first.size :]
 
 
 def pairwise(
@@ -338,7 +277,6 @@ def pairwise(
     *,
     solver: str | Solver = "exact",
     n_jobs: int | None = None,
-    max_pivots: int | None = None,
     verbose: int = 0,
     keep: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -357,14 +295,12 @@ def pairwise(
         Solver of all pairs.
     n_jobs : int or None, default=None
         Number of threads; None means one, -1 one per core.
-    max_pivots : int or None, default=None
-        Largest number of pivots of the simplex per pair.
     verbose : int, default=0
         1 shows a progress bar in a terminal.
     keep : path-like or None, default=None
         Cache file of exact distances.
     **options : Any
-        Options of a solver selected by name.
+        Options of a solver that is given by name, e.g. ``max_pivots`` of "exact".
 
     Returns
     -------
@@ -381,61 +317,50 @@ def pairwise(
     """
     from .solve import Auto, pick_solver
 
-    chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
+    chosen, reason = resolve_solver(solver, options), ""
     A, B = check_cohorts(A, B)
     rows, cols = np.triu_indices(len(A), 1) if B is None else (grid.ravel() for grid in np.indices((len(A), len(B))))
     cohorts = (A,) if B is None else (A, B)
     ground = resolve_metric(metric, *cohorts)
     first, second = rows, cols + (0 if B is None else len(A))
+    is_euclidean = is_projection(ground) and ground.cost is Cost.EUCLIDEAN
     if isinstance(chosen, Auto):
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
-        chosen, reason = pick_solver(chosen, sizes[first], sizes[second], on_points=is_euclidean(ground))
-    if chosen.on_points and not is_euclidean(ground):
+        chosen, reason = pick_solver(chosen, sizes[first], sizes[second], on_points=is_euclidean)
+    if chosen.on_points and not is_euclidean:
         raise ValueError(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
             "use solver='exact'"
         )
+    # Pairs in the cache are read, the missing pairs are solved, and each is written when it is solved.
     cache = None if keep is None else DistanceCache(keep, chosen)
-    results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cache)
-    statuses = Counter(results.status.tolist())
-    for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
-        warn_of_status(status, statuses[status])
-    if verbose and (reason or not isinstance(chosen, Exact)):
-        write_line(f"distances: {BoundedDistances(chosen, reason, *results[:3], statuses)}")
-    matrices = np.zeros((3, len(A), len(cohorts[-1])))
-    matrices[:, rows, cols] = results[:3]
-    if B is None:
-        matrices[:, cols, rows] = results[:3]
-    distances, lower, upper = matrices
-    return BoundedDistances(chosen, reason, distances, lower, upper, statuses)
-
-
-def _solve_missing(
-    solver: Solver,
-    cohorts: tuple[Distributions, ...],
-    first: np.ndarray,
-    second: np.ndarray,
-    metric: Any,
-    n_jobs: int | None,
-    verbose: int,
-    cache: DistanceCache | None,
-) -> PairResults:
-    """Read pairs from the cache, solve the missing pairs, and write each to the cache when it is solved."""
-    keys = [] if cache is None else pair_keys(metric, cohorts, first, second)
-    results = PairResults.exact(np.full(first.size, np.nan) if cache is None else cache.get(keys))
+    keys = [] if cache is None else pair_keys(ground, cohorts, first, second)
+    results = exact_results(np.full(first.size, np.nan) if cache is None else cache.get(keys))
     missing = np.flatnonzero(np.isnan(results.values))
     pairs = cohorts, first[missing], second[missing]
 
-    def on_results(selected: np.ndarray, part: PairResults) -> None:
+    def on_results(selected: np.ndarray, part: Results) -> None:
         if cache is not None:
             proved = part.status == Status.OPTIMAL
             cache.put([keys[pair] for pair in missing[selected[proved]]], part.values[proved])
 
     try:
-        results.put(missing, solve_all(solver, *pairs, metric, n_jobs, verbose, on_results))
+        results[missing] = solve_all(chosen, *pairs, ground, n_jobs, verbose, on_results)
     except BadDistances as bad:
-        raise name_bad_distances(bad, metric, *pairs) from None
-    return results
+        raise name_bad_distances(bad, ground, *pairs) from None
+    statuses = Counter(results.status.tolist())
+    for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
+        warn_of_status(status, statuses[status])
+    if verbose and (reason or not isinstance(chosen, Exact)):
+        numbers = results.values, results.lower, results.upper
+        write_line(f"distances: {BoundedDistances(chosen, reason, *numbers, statuses)}")
+    matrices = np.zeros((3, len(A), len(cohorts[-1])))
+    for matrix, name in zip(matrices, ("values", "lower", "upper"), strict=True):
+        matrix[rows, cols] = results[name]
+        if B is None:
+            matrix[cols, rows] = results[name]
+    distances, lower, upper = matrices
+    return BoundedDistances(chosen, reason, distances, lower, upper, statuses)
 
 
 def solve_all(
@@ -447,7 +372,7 @@ def solve_all(
     n_jobs: int | None,
     verbose: int,
     on_results: OnResults,
-) -> PairResults:
+) -> Results:
     """Solve all pairs in threads or on a cluster; `first` and `second` are indices over all cohorts."""
     single = all(np.all(cohort.sizes == 1) for cohort in cohorts)
     bar = progress_bar(first.size, "distances", "pair", show=bool(verbose))
@@ -456,21 +381,28 @@ def solve_all(
             # The transport value between two single points is their distance.
             shift = 0 if len(cohorts) == 1 else len(cohorts[0])
             costs = checked_distances(metric, cohorts[0].points, cohorts[-1].points)
-            return PairResults.exact(costs[first, second - shift])
-        pairs = pairs_of(solver, cohorts, first, second, metric, threads)
+            return exact_results(costs[first, second - shift])
+        if isinstance(solver, Exact) and has_few_components(metric):
+            z, exponent = scaled_points(metric, cohorts)
+            limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
+            pairs: Any = ExactPairs(Masses.of(*cohorts), z, first, second, metric.cost, *limits)
+        else:
+            clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
+            prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
+            sizes = np.array([cloud.masses.size for cloud in clouds])
+            pairs = SolverPairs(solver, distances, prepared, sizes, first, second)
         return solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, on_results=on_results)
 
-
-# Cache of exact distances, pair by pair (`keep=`): only pairs that are not in the file are computed.
-#
-# The key of a pair is a digest of the points and masses of both distributions and of the metric; names and order are
-# ignored.
 
 _VALUE = struct.Struct("<d")
 
 
 class DistanceCache:
-    """File of exact distances between distributions, created when the first distance is written."""
+    """File of exact distances between pairs of distributions (`keep=`), created when the first distance is written.
+
+    The key of a pair is a digest of the points and masses of both distributions and of the metric; names and order are
+    ignored.
+    """
 
     def __init__(self, path: str | os.PathLike[str], solver: Solver | None = None) -> None:
         if solver is not None and not isinstance(solver, Exact):
@@ -483,8 +415,11 @@ class DistanceCache:
         return len(self._cache)
 
     def get(self, keys: list[bytes]) -> np.ndarray:
-        """Return the value of each key, NaN for keys that are not in the file."""
-        values = {key: _number(content) for key, content in self._cache.get(keys).items()}
+        """Return the value of each key, NaN for keys that are not in the file or have a damaged record."""
+        values = {}
+        for key, content in self._cache.get(keys).items():
+            value = _VALUE.unpack(content)[0] if len(content) == _VALUE.size else np.nan
+            values[key] = value if 0.0 <= value < np.inf else np.nan
         damaged = sum(np.isnan(value) for value in values.values())
         if damaged:
             self._cache.warn_damaged(int(damaged))
@@ -497,7 +432,14 @@ class DistanceCache:
 
 def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray) -> list[bytes]:
     """Return the key of each pair; `first` and `second` count through all cohorts. Keys ignore the order of a pair."""
-    name = metric_digest(metric)
+    parts: tuple[Any, ...]
+    if isinstance(metric, EuclideanMetric):
+        parts = (metric.n_features,)
+    elif type(metric) is GroundMetric:
+        parts = metric.components, metric.cost.name
+    else:
+        parts = (joblib.hash(metric),)
+    name = digest(type(metric).__name__, *parts)
     distributions = [key for cohort in cohorts for key in distribution_digests(cohort)]
     pairs = zip(first.tolist(), second.tolist(), strict=True)
     return [digest(name, *sorted((distributions[d], distributions[e]))) for d, e in pairs]
@@ -506,30 +448,13 @@ def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, 
 def distribution_digests(D: Distributions) -> list[bytes]:
     """Return a digest of the points and masses of each distribution, independent of its name and position."""
     digests = []
-    for low, high in zip(D.bounds[:-1], D.bounds[1:], strict=True):
+    for low, high in pairwise_items(D.bounds):
         points = D.points[low:high]
+        parts = [points]
         if sparse.issparse(points):
             parts = [points.data, points.indices.astype(np.int64), points.indptr.astype(np.int64), str(points.shape)]
-        else:
-            parts = [np.asarray(points)]
         digests.append(digest(*parts, D.weights[low:high]))
     return digests
-
-
-def metric_digest(metric: Any) -> bytes:
-    """Return a digest of the parameters of a metric."""
-    kind = type(metric).__name__
-    if isinstance(metric, EuclideanMetric):
-        return digest(kind, metric.n_features)
-    if type(metric) is GroundMetric:
-        return digest(kind, metric.components, metric.cost.name)
-    return digest(kind, joblib.hash(metric))
-
-
-def _number(content: bytes) -> float:
-    """Return the distance in a record, NaN for an invalid record."""
-    value = _VALUE.unpack(content)[0] if len(content) == _VALUE.size else np.nan
-    return value if 0.0 <= value < np.inf else np.nan
 
 
 def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
@@ -538,11 +463,9 @@ def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
     B = None if B is None else as_distributions(B).with_mass()
     if len(A) == 0 or (B is not None and len(B) == 0):
         raise ValueError("no distributions: at least one is needed on each side")
-    if B is None:
-        return A, None
-    if A.shape[1] != B.shape[1]:
+    if B is not None and A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} features, B has {B.shape[1]}: both need the same")
-    if A.features is not None and B.features is not None and A.features != B.features:
+    if B is not None and None not in (A.features, B.features) and A.features != B.features:
         raise ValueError("A and B have different feature names or orders: bring them into the same order")
     return A, B
 

@@ -8,7 +8,7 @@ negative reduced cost become candidates. The plan is optimal when pricing finds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,37 +43,53 @@ def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: fl
     rows, cols = _in_order(x, units.a), _in_order(y, units.b)
     problem = Problem(x[rows], y[cols], units.a[rows], units.b[cols], int(cost))
     budget = 2000 * (rows.size + cols.size) if max_pivots is None else max_pivots
-    descent = Descent(problem, budget, tolerance)
-    value, gap = descent.value, max(descent.value - descent.lower, 0.0)
-    potentials = _everywhere(x, y, rows, cols, descent)
-    doubt = _doubt(units, potentials)
+    descent = descend(problem, budget, tolerance)
+    value = descent.value
+    gap = max(value - descent.lower, 0.0)
+
+    # Potentials of all points; points without mass get the largest feasible potentials.
+    u, v = np.empty(x.shape[0]), np.empty(y.shape[0])
+    u[rows], v[cols] = descent.u, descent.v
+    idle = np.setdiff1d(np.arange(u.size), rows)
+    if idle.size:
+        u[idle] = allowed_potentials(x[idle], problem.y, problem.cost, descent.v)
+    idle = np.setdiff1d(np.arange(v.size), cols)
+    if idle.size:
+        v[idle] = allowed_potentials(y[idle], x, problem.cost, u)
+
+    # Largest error of the value from rounding masses to units, for a total mass of 1.
+    doubt, number = 0.0, float(units.number)
+    if units.residues is not None:
+        level = units.a @ u / number
+        heights = np.abs(u - level), np.abs(v + level)
+        doubt = float(sum(np.abs(residue) @ h for residue, h in zip(units.residues, heights, strict=True))) / number
+    # The gap is compared with the value, or with the median cost of 997 pairs spread by steps of large primes.
+    steps = np.arange(997)
+    i, j = steps * 7919 % rows.size, steps * 104729 % cols.size
+    typical = float(np.median(cost.between(problem.x[i], problem.y[j]).diagonal()))
+    proved = descent.status is not Status.OPTIMAL or gap + doubt <= max(1e-8 * value, 1e-12 * typical)
+
     forest = Forest(descent.parent, descent.flow, descent.potential, rows.size, int(descent.pivots), True)
     nodes = forest.arcs[descent.flow[forest.arcs] > 0]
     tails, heads = forest.ends(nodes)
     senders, receivers = rows[tails], cols[heads]
     order = np.lexsort((receivers, senders))
-    proved = descent.status is not Status.OPTIMAL or gap + doubt <= max(1e-8 * value, 1e-12 * _typical(problem))
+    # The basis of the points with mass in the caller's order.
+    n_nodes = rows.size + cols.size
+    node_of = np.concatenate([np.argsort(np.argsort(rows)), rows.size + np.argsort(np.argsort(cols)), [n_nodes]])
+    parent, potential = np.full(n_nodes + 1, -1, np.int32), np.empty(n_nodes + 1)
+    parent[node_of[:-1]] = node_of[descent.parent[:-1]]
+    potential[node_of] = descent.potential
     return Plan(
         value=float(value * units.total),
         rows=senders[order],
         cols=receivers[order],
         mass=units.of_mass(descent.flow[nodes[order]]),
-        potentials=potentials,
-        basis=_basis(rows, cols, descent),
+        potentials=(u, v),
+        basis=Basis(parent, potential, rows.size),
         status=descent.status if proved else Status.IMPRECISE,
         pivots=int(descent.pivots),
         bounds=(float((value - gap - doubt) * units.total), float((value + doubt) * units.total)),
-    )
-
-
-def _doubt(units: Units, potentials: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the largest error of the value from rounding masses to units, for a total mass of 1."""
-    if units.residues is None:
-        return 0.0
-    number, level = float(units.number), units.a @ potentials[0] / float(units.number)
-    heights = np.abs(potentials[0] - level), np.abs(potentials[1] + level)
-    return (
-        float(sum(np.abs(residue) @ height for residue, height in zip(units.residues, heights, strict=True))) / number
     )
 
 
@@ -83,50 +99,13 @@ def _in_order(points: np.ndarray, units: np.ndarray) -> np.ndarray:
     return with_mass[halving_order(points[with_mass])]
 
 
-def _typical(problem: Problem) -> float:
-    """Return the median cost of 997 pairs of points, spread over all points by steps of large primes."""
-    n, m = problem.a.size, problem.b.size
-    steps = np.arange(997)
-    i, j = steps * 7919 % n, steps * 104729 % m
-    return float(np.median(Cost(problem.cost).between(problem.x[i], problem.y[j]).diagonal()))
-
-
-def _everywhere(
-    x: np.ndarray, y: np.ndarray, rows: np.ndarray, cols: np.ndarray, descent: Descent
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return potentials of all points; points without mass get the largest feasible potentials."""
-    cost = descent.problem.cost
-    u, v = np.empty(x.shape[0]), np.empty(y.shape[0])
-    u[rows], v[cols] = descent.u, descent.v
-    idle = np.setdiff1d(np.arange(u.size), rows)
-    if idle.size:
-        u[idle] = allowed_potentials(x[idle], descent.problem.y, cost, descent.v)
-    idle = np.setdiff1d(np.arange(v.size), cols)
-    if idle.size:
-        v[idle] = allowed_potentials(y[idle], x, cost, u)
-    return u, v
-
-
-def _basis(rows: np.ndarray, cols: np.ndarray, descent: Descent) -> Basis:
-    """Return the basis of the points with mass in the caller's order."""
-    n, m = rows.size, cols.size
-    node_of = np.concatenate([np.argsort(np.argsort(rows)), n + np.argsort(np.argsort(cols)), [n + m]])
-    parent, potential = np.full(n + m + 1, -1, np.int32), np.empty(n + m + 1)
-    parent[node_of[:-1]] = node_of[descent.parent[:-1]]
-    potential[node_of] = descent.potential
-    return Basis(parent, potential, n)
-
-
 def solve_large_pair(
     pair: int, first: int, second: int, points: Points, max_pivots: int | None, answers: Answers
 ) -> None:
     """Solve transport between two distributions with memory linear in the number of points; writes no basis."""
-    sides = []
-    for distribution in (first, second):
-        rows = slice(points.bounds[distribution], points.bounds[distribution + 1])
-        sides.append((points.z[rows], None if points.uniform[distribution] else points.shares[rows]))
-    (x, a), (y, b) = sides
-    plan = solve_large(x, y, a, b, Cost(points.cost), max_pivots)
+    rows, cols = (slice(points.bounds[d], points.bounds[d + 1]) for d in (first, second))
+    a, b = (None if points.uniform[d] else points.shares[part] for d, part in ((first, rows), (second, cols)))
+    plan = solve_large(points.z[rows], points.z[cols], a, b, Cost(points.cost), max_pivots)
     answers.value[pair], answers.pivots[pair] = plan.value, plan.pivots
     answers.optimal[pair] = plan.status is Status.OPTIMAL
 
@@ -147,95 +126,42 @@ class Problem:
     b: np.ndarray
     cost: int  # a `Cost`
 
-    @property
-    def is_small(self) -> bool:
-        return self.a.size * self.b.size <= DENSE
 
-    def of_groups(self) -> Problem:
-        (x, a), (y, b) = grouped(self.x, self.a), grouped(self.y, self.b)
-        return Problem(x, y, a, b, self.cost)
-
-
+@dataclass
 class Descent:
-    """Multiscale solution of one problem: the current basis, and a lower bound of the optimal value.
+    """Basis of a problem, and feasible potentials u + v <= cost with the largest lower bound of the value until now."""
 
-    `u` and `v` are feasible potentials (u + v <= cost on all arcs): their mass-weighted sum is the lower bound `lower`.
-    Problems with more than `DENSE` costs create the `Descent` of their groups, which solves the next coarser level.
-    """
-
+    problem: Problem
     parent: np.ndarray
     flow: np.ndarray
     potential: np.ndarray
-    u: np.ndarray
-    v: np.ndarray
+    pivots: int
+    status: Status = Status.OPTIMAL
+    lower: float = -np.inf  # for a total mass of 1, as `value`
+    u: np.ndarray = field(init=False)
+    v: np.ndarray = field(init=False)
 
-    def __init__(self, problem: Problem, budget: int, tolerance: float = 0.0) -> None:
-        self.problem = problem
-        self.pivots = 0
-        self.status = Status.OPTIMAL
-        self.lower = -np.inf
-        n_nodes = problem.a.size + problem.b.size + 1
-        self.flow = np.empty(n_nodes, np.int64)
-        self._z = np.vstack([problem.x, problem.y])
-        if problem.is_small:
-            self._solve_by_matrix(budget)
-        else:
-            self._begin_with_groups(budget)
-            self._improve(budget, tolerance)
+    @property
+    def paid(self) -> tuple[float, float]:
+        """Sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow.
+
+        Components and arcs are added in the order of the C++ core, which gives the same bits.
+        """
+        cost, z = self.problem.cost, np.vstack([self.problem.x, self.problem.y])
+        nodes = np.flatnonzero(self.flow[:-1] > 0)
+        steps = z[nodes] - z[self.parent[nodes]]
+        terms = np.abs(steps) if cost == Cost.MANHATTAN else steps * steps
+        lengths = np.cumsum(terms, axis=1)[:, -1]
+        if cost == Cost.EUCLIDEAN:
+            lengths = np.sqrt(lengths)
+        return float(np.cumsum(self.flow[nodes] * lengths)[-1]), float(lengths.max())
 
     @property
     def value(self) -> float:
-        """Cost of the plan for a total mass of 1."""
-        return paid_costs(self._z, self.problem.cost, self.parent, self.flow)[0] / self.problem.a.sum()
+        return self.paid[0] / self.problem.a.sum()
 
-    def _solve_by_matrix(self, budget: int) -> None:
-        p = self.problem
-        self.parent, self.potential = np.empty(self.flow.size, np.int32), np.zeros(self.flow.size)
-        basis = self.parent, self.flow, self.potential
-        self.pivots, optimal = _core.solve_points(p.x, p.y, p.cost, p.a, p.b, *basis, False, budget)
-        self.status = Status.OPTIMAL if optimal else Status.PIVOT_LIMIT
-        v = self.potential[p.a.size : -1].copy()
-        self._prove(allowed_potentials(p.x, p.y, p.cost, v), v)
-
-    def _begin_with_groups(self, budget: int) -> None:
-        """Initialise basis, potentials and candidate arcs from the optimal plan between groups."""
-        p = self.problem
-        n = p.a.size
-        coarse = Descent(p.of_groups(), budget)
-        self.pivots = coarse.pivots
-        self.parent, self.flow = refined_basis(coarse.parent, coarse.flow, p.a, p.b, coarse.problem.a.size)
-        v = allowed_potentials(p.y, coarse.problem.x, p.cost, coarse.u)
-        self._blocks = _core.PointBlocks(p.y, p.cost)
-        self._candidates = _core.Candidates(n, _MOST)
-        self.potential = np.concatenate([np.zeros(n), v, [0.0]])
-        u = np.empty(n)
-        self._candidates.add(self._z, self._blocks, self.potential, _FIRST, False, u)
-        self.potential[:n] = -u
-        self._prove(u, v)
-
-    def _improve(self, budget: int, tolerance: float) -> None:
-        """Alternate simplex and pricing until no reduced cost is negative, or the gap is within the tolerance."""
-        p = self.problem
-        n, basis = p.a.size, (p.a, p.b, self.parent, self.flow, self.potential)
-        may_cut = True
-        while tolerance == 0.0 or self.value - self.lower > tolerance * self.value:
-            self.pivots += self._candidates.optimise(self._z, p.cost, *basis, budget - self.pivots)
-            u = np.empty(n)
-            gaining = self._candidates.add(self._z, self._blocks, self.potential, _MORE, True, u)
-            self._prove(u, self.potential[n:-1])
-            if not gaining:
-                if not may_cut:
-                    return
-                may_cut = False
-                if not drop_idle_arcs(n, *basis[2:], paid_costs(self._z, p.cost, self.parent, self.flow)[1]):
-                    return
-            elif self.pivots >= budget:
-                self.status = Status.PIVOT_LIMIT
-                return
-        self.status = Status.TOLERANCE
-
-    def _prove(self, u: np.ndarray, v: np.ndarray) -> None:
-        """Store these potentials if their lower bound exceeds the current one."""
+    def prove(self, u: np.ndarray, v: np.ndarray) -> None:
+        """Store these potentials if their lower bound (weak duality) exceeds the current one."""
         units = self.problem.a.sum()
         a, b = self.problem.a / units, self.problem.b / units
         level = a @ u  # subtracted, because a large constant in all potentials would cancel digits of the sum
@@ -245,40 +171,60 @@ class Descent:
             self.u, self.v, self.lower = u.copy(), v.copy(), float(lower)
 
 
+def descend(p: Problem, budget: int, tolerance: float = 0.0) -> Descent:
+    """Solve a problem of at most `DENSE` costs by a matrix; larger ones from the plan between groups of points.
+
+    Then simplex and pricing alternate until no reduced cost is negative, or the gap is within the tolerance.
+    """
+    n, n_nodes = p.a.size, p.a.size + p.b.size + 1
+    if n * p.b.size <= DENSE:
+        basis = np.empty(n_nodes, np.int32), np.empty(n_nodes, np.int64), np.zeros(n_nodes)
+        pivots, optimal = _core.solve_points(p.x, p.y, p.cost, p.a, p.b, *basis, False, budget)
+        result = Descent(p, *basis, pivots, Status.OPTIMAL if optimal else Status.PIVOT_LIMIT)
+        v = result.potential[n:-1].copy()
+        result.prove(allowed_potentials(p.x, p.y, p.cost, v), v)
+        return result
+    # Initialise basis, potentials and candidate arcs from the optimal plan between groups.
+    (x, a), (y, b) = grouped(p.x, p.a), grouped(p.y, p.b)
+    coarse = descend(Problem(x, y, a, b, p.cost), budget)
+    v = allowed_potentials(p.y, x, p.cost, coarse.u)
+    parent, flow = refined_basis(coarse.parent, coarse.flow, p.a, p.b, a.size)
+    result = Descent(p, parent, flow, np.concatenate([np.zeros(n), v, [0.0]]), coarse.pivots)
+    z, blocks, candidates = np.vstack([p.x, p.y]), _core.PointBlocks(p.y, p.cost), _core.Candidates(n, _MOST)
+    u = np.empty(n)
+    candidates.add(z, blocks, result.potential, _FIRST, False, u)
+    result.potential[:n] = -u
+    result.prove(u, v)
+    may_cut = True
+    while tolerance == 0.0 or result.value - result.lower > tolerance * result.value:
+        basis = result.parent, result.flow, result.potential
+        result.pivots += candidates.optimise(z, p.cost, p.a, p.b, *basis, budget - result.pivots)
+        u = np.empty(n)
+        gaining = candidates.add(z, blocks, result.potential, _MORE, True, u)
+        result.prove(u, result.potential[n:-1])
+        if not gaining:
+            # A tree arc of huge cost makes the potentials huge, and their rounding errors hide small reduced costs:
+            # once, remove arcs without flow from the tree if potentials exceed 100 times the largest cost of an arc
+            # with flow. Their nodes become children of the root, at potential 0 (see `cut_idle_arcs` in
+            # `_core/simplex.hpp`). Only arcs of sources are without flow, because the tree is strongly feasible.
+            if not may_cut or np.abs(result.potential).max() <= 100.0 * result.paid[1]:
+                return result
+            may_cut = False
+            idle = np.flatnonzero(result.flow[:n] == 0)
+            result.parent[idle], result.potential[idle] = n_nodes - 1, 0.0
+        elif result.pivots >= budget:
+            result.status = Status.PIVOT_LIMIT
+            return result
+    result.status = Status.TOLERANCE
+    return result
+
+
 def allowed_potentials(points: np.ndarray, opposite: np.ndarray, cost: int, heights: np.ndarray) -> np.ndarray:
     """Return the largest feasible potentials at `points` for the potentials `heights` of the opposite side."""
     allowed = np.empty(points.shape[0])
     blocks = _core.PointBlocks(np.ascontiguousarray(opposite), cost)
     _core.allowed_potentials(np.ascontiguousarray(points), blocks, np.ascontiguousarray(heights), allowed)
     return allowed
-
-
-def paid_costs(z: np.ndarray, cost: int, parent: np.ndarray, flow: np.ndarray) -> tuple[float, float]:
-    """Return the sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow.
-
-    Components and arcs are added in the order of the C++ core, which gives the same bits.
-    """
-    nodes = np.flatnonzero(flow[:-1] > 0)
-    steps = z[nodes] - z[parent[nodes]]
-    terms = np.abs(steps) if cost == Cost.MANHATTAN else steps * steps
-    lengths = np.cumsum(terms, axis=1)[:, -1]
-    if cost == Cost.EUCLIDEAN:
-        lengths = np.sqrt(lengths)
-    return float(np.cumsum(flow[nodes] * lengths)[-1]), float(lengths.max())
-
-
-def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, dearest: float) -> bool:
-    """Remove arcs without flow from the tree if potentials exceed 100 times the largest cost of an arc with flow.
-
-    A tree arc of huge cost makes the potentials huge, and their rounding errors hide small reduced costs. The nodes
-    become children of the root, at potential 0 (see `cut_idle_arcs` in `_core/simplex.hpp`). Only arcs of the n sources
-    can be without flow, because the tree is strongly feasible. Returns whether arcs were removed.
-    """
-    if np.abs(potential).max() <= 100.0 * dearest:
-        return False
-    idle = np.flatnonzero(flow[:n] == 0)
-    parent[idle], potential[idle] = parent.size - 1, 0.0
-    return True
 
 
 # Groups of nearby points, and the initial basis between points from the plan between their groups.
@@ -290,10 +236,6 @@ def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.n
 GROUP = 8
 # Distributions of at most this number of points are not grouped.
 FEW = 64
-
-
-def group_size(n_points: int) -> int:
-    return GROUP if n_points > FEW else 1
 
 
 def halving_order(points: np.ndarray) -> np.ndarray:
@@ -316,7 +258,7 @@ def halving_order(points: np.ndarray) -> np.ndarray:
 
 def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return centres and masses of the groups of points in `halving_order`."""
-    size = group_size(units.size)
+    size = GROUP if units.size > FEW else 1
     starts = np.arange(0, units.size, size)
     sums = np.add.reduceat(units, starts)
     shares = units / np.repeat(sums, size)[: units.size]
@@ -345,7 +287,7 @@ def refined_basis(
     arc = _arc_before(sending, cuts)
     i = np.searchsorted(ends, cuts)
     j = a.size + np.searchsorted(their_ends, cuts - sending[arc] + receiving[arc])
-    refined, flows = hung_forest(np.stack([i, j], axis=1), a.size, b.size), np.zeros(a.size + b.size + 1, np.int64)
+    refined, flows = hung_forest(i, j, a.size, b.size), np.zeros(a.size + b.size + 1, np.int64)
     flows[np.where(refined[i] == j, i, j)] = np.diff(cuts, prepend=0)
     return refined, flows
 

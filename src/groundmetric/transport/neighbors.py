@@ -20,8 +20,6 @@ _LINES = 5
 _UNDERFLOW = 1e-150
 # Entries of cost matrices per task of a thread.
 _BATCH = 2e6
-
-
 # Bounds of 4 candidates per requested neighbour are sharpened before the first solves.
 _FIRST = 4
 
@@ -32,9 +30,13 @@ def nearest(lower: np.ndarray, n_neighbors: int, solve: PairValues, sharpen: Pai
     """Return exact distances of the nearest candidates of each query, solving only pairs that bounds do not exclude.
 
     `lower` (n_queries, n_candidates) has lower bounds of distances (infinite: not a candidate); ``solve(rows, cols)``
-    returns exact distances, ``sharpen(rows, cols)`` better bounds at a higher cost. In every round, each open query
-    solves its unsolved candidates with the lowest bounds; a query is closed when its n-th smallest exact distance is
-    below the bounds of all unsolved candidates. Returns the matrix of exact distances, infinite for unsolved pairs.
+    returns exact distances, ``sharpen(rows, cols)`` better bounds at a higher cost. Returns the matrix of exact
+    distances, infinite for unsolved pairs.
+
+    Invariants: `remaining` has a lower bound of every unsolved candidate, and infinity for all other pairs; `exact` has
+    the distances of the solved ones. In every round, each open query solves its unsolved candidates with the lowest
+    bounds. A query is closed when its n-th smallest exact distance is below the bounds of all unsolved candidates: none
+    of them can be nearer, whatever the bounds are. Better bounds therefore save solves and never change the result.
 
     >>> exact = np.array([[3.0, 1.0, 9.0]])
     >>> nearest(np.array([[2.0, 0.5, 8.0]]), 1, lambda rows, cols: exact[rows, cols]).tolist()
@@ -43,7 +45,15 @@ def nearest(lower: np.ndarray, n_neighbors: int, solve: PairValues, sharpen: Pai
     exact = np.full(lower.shape, np.inf)
     remaining = lower.astype(np.float64, copy=True)
     if sharpen is not None:
-        _begin_with_the_sharpest(exact, remaining, n_neighbors, solve, sharpen)
+        # Sharp bounds of `_FIRST` candidates per neighbour select the first solves better than cheap bounds of all.
+        sharp = _lowest(remaining, _FIRST * n_neighbors)
+        remaining[sharp] = np.maximum(remaining[sharp], sharpen(*np.nonzero(sharp)))
+        first = _lowest(np.where(sharp, remaining, np.inf), n_neighbors)
+        exact[first] = solve(*np.nonzero(first))
+        remaining[first] = np.inf
+        # Then sharpen the bounds of the pairs that these distances do not exclude.
+        open_pairs = ~sharp & np.isfinite(remaining) & (remaining <= _nth_best(exact, n_neighbors)[:, None])
+        remaining[open_pairs] = np.maximum(remaining[open_pairs], sharpen(*np.nonzero(open_pairs)))
     step = n_neighbors
     while True:
         ready = _nth_best(exact, n_neighbors)
@@ -58,22 +68,6 @@ def nearest(lower: np.ndarray, n_neighbors: int, solve: PairValues, sharpen: Pai
         exact[r, c] = solve(r, c)
         remaining[r, c] = np.inf
         step = 1 if step == n_neighbors else min(2 * step, 8)
-
-
-def _begin_with_the_sharpest(
-    exact: np.ndarray, remaining: np.ndarray, n_neighbors: int, solve: PairValues, sharpen: PairValues
-) -> None:
-    """Solve the pairs with the lowest sharp bounds, then sharpen the bounds of pairs that are not excluded; in place.
-
-    The sharp bounds of `_FIRST` candidates per neighbour select the first solves better than the cheap bounds of all.
-    """
-    sharp = _lowest(remaining, _FIRST * n_neighbors)
-    remaining[sharp] = np.maximum(remaining[sharp], sharpen(*np.nonzero(sharp)))
-    first = _lowest(np.where(sharp, remaining, np.inf), n_neighbors)
-    exact[first] = solve(*np.nonzero(first))
-    remaining[first] = np.inf
-    open_pairs = ~sharp & np.isfinite(remaining) & (remaining <= _nth_best(exact, n_neighbors)[:, None])
-    remaining[open_pairs] = np.maximum(remaining[open_pairs], sharpen(*np.nonzero(open_pairs)))
 
 
 def _nth_best(exact: np.ndarray, n: int) -> np.ndarray:
@@ -91,7 +85,7 @@ def _lowest(values: np.ndarray, count: int) -> np.ndarray:
 class Finder:
     """Exact distances and lower bounds between distributions with fixed points; solved distances are stored.
 
-    Bounds account for rounding errors: a bound never exceeds the value returned by a solve.
+    Invariant: bounds account for rounding errors, and never exceed the value that a solve returns.
     """
 
     def __init__(
@@ -114,6 +108,13 @@ class Finder:
     def _means_of(self, z: np.ndarray) -> np.ndarray:
         return np.add.reduceat(self._weights[:, None] * z, self._bounds[:-1], axis=0)
 
+    def lower_bounds(self) -> np.ndarray:
+        """Return the matrix of bounds by `by_lines` between all distributions, with an infinite diagonal."""
+        rows, cols = np.triu_indices(len(self._masses), 1)
+        lower = np.full((len(self._masses),) * 2, np.inf)
+        lower[rows, cols] = lower[cols, rows] = self.by_lines(rows, cols)
+        return lower
+
     def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return bounds from the distance between means and from transport along the principal axes of all points.
 
@@ -123,7 +124,7 @@ class Finder:
         centre = np.median(self._means, axis=0)
         z = self._z - centre
         means, reach = self._means_of(z), np.maximum.reduceat(np.abs(z).max(axis=1), self._bounds[:-1])
-        bounds = self._cost.norm(means[rows] - means[cols])
+        bounds = self._cost.norm(means[rows] - means[cols])  # by Jensen's inequality, for the mean step of any plan
         unit = z / (reach.max() or 1.0)
         _, axes = np.linalg.eigh(unit.T @ unit)
         z = z @ axes[:, ::-1][:, :_LINES]
@@ -148,15 +149,10 @@ class Finder:
         """
         values = np.empty(rows.size)
         rows, cols = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(cols, np.int64)
-        sizes = np.diff(self._bounds)
+        sizes, points = np.diff(self._bounds), (self._z, self._bounds, self._weights, self._means, int(self._cost))
         work = (sizes[rows] * sizes[cols]).astype(np.float64)
-
-        def bound_batch(selected: np.ndarray) -> None:
-            _core.bound_pairs(
-                selected, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), values
-            )
-
-        self._threads.map(bound_batch, in_batches(work, self._threads.n_jobs, _BATCH))
+        batches = in_batches(work, self._threads.n_jobs, _BATCH)
+        self._threads.map(lambda selected: _core.bound_pairs(selected, rows, cols, *points, values), batches)
         return values
 
     def sharpen(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
@@ -186,8 +182,8 @@ def pruned_distances(
 ) -> tuple[np.ndarray, int, int]:
     """Return distances from the first `n_rows` distributions to the candidates, infinite for excluded candidates.
 
-    The candidates are the remaining distributions; if `n_rows` is all of them, the same distributions. `options` are
-    those of `Finder`. Also returns the number of solves, and the number of solves that stopped at the pivot limit.
+    The candidates are the remaining distributions; if `n_rows` is all of them, the same distributions. Also returns the
+    number of solves, and the number of solves that stopped at the pivot limit.
     """
     finder = Finder(masses, z, **options)
     shift = n_rows if len(masses) > n_rows else 0

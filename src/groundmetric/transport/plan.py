@@ -17,25 +17,9 @@ if TYPE_CHECKING:
 class Status(enum.Enum):  # numpydoc ignore=PR01
     """Status of a solve; the value of each member is a text with advice.
 
-    Attributes
-    ----------
-    OPTIMAL : str
-        The plan is proved optimal; the text is empty.
-    IMPRECISE : str
-        The plan could not be proved optimal, because costs and masses span too many orders of magnitude.
-    PIVOT_LIMIT : str
-        The network simplex stopped at `max_pivots`.
-    TOLERANCE : str
-        `solve_points` stopped within the requested `tolerance`.
-    APPROXIMATE : str
-        The solver is approximate and ended normally.
-
     Examples
     --------
     >>> import groundmetric as gm
-    >>> plan = gm.transport.solve([[2.0, 0.0], [0.0, 2.0]])
-    >>> plan.status is gm.transport.Status.OPTIMAL
-    True
     >>> gm.transport.Status.PIVOT_LIMIT.value
     'stopped at the pivot limit before the plan was optimal; raise `max_pivots`'
     """
@@ -52,26 +36,24 @@ class Status(enum.Enum):  # numpydoc ignore=PR01
 
 @dataclass(frozen=True)
 class Basis:
-    """Spanning tree and dual potentials at the end of a solve, for the warm start of another solve.
+    """Spanning tree and dual potentials at the end of a solve, for the warm start of another with the same masses.
 
-    A basis is feasible for every problem with the same masses and any costs. Nodes 0 to n - 1 are the n sources with
-    mass, the next m nodes are the sinks with mass, and the last node is the artificial root.
+    Nodes 0 to n - 1 are the n sources with mass, the next m nodes are the sinks with mass, and the last node is the
+    artificial root.
 
     Parameters
     ----------
     parent : array of shape (n + m + 1,)
-        The parent of each node in the spanning tree; -1 for the root.
+        Parent of each node in the spanning tree; -1 for the root.
     potential : array of shape (n + m + 1,)
-        The potential of each node: -u of a source, v of a sink, with u + v equal to the cost on arcs of the tree.
+        Potential of each node: -u of a source, v of a sink, with u + v equal to the cost on arcs of the tree.
     n_sources : int
-        The number n of sources.
+        Number n of sources.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> basis = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]]).basis
-    >>> basis.n_sources, basis.parent.size
-    (2, 5)
     >>> gm.transport.solve([[0.0, 3.0], [2.0, 1.0]], start=basis).pivots
     0
     """
@@ -89,28 +71,26 @@ class Plan:
     ----------
     value : float
         Value computed by the solver. For exact transport, it is the cost of the plan: the optimal value if `status` is
-        OPTIMAL, otherwise an upper bound of the optimal value, up to rounding.
+        OPTIMAL, otherwise an upper bound, up to rounding.
     rows, cols : array of shape (n_shipments,)
         Source and sink of each shipment.
     mass : array of shape (n_shipments,)
-        Mass of each shipment: ``mass[k]`` goes from source ``rows[k]`` to sink ``cols[k]``. The shipments of balanced
-        solvers add up to the given masses; partial and unbalanced transport may ship less. The arrays are empty for
-        functions of POT that return a number.
+        Mass of each shipment: ``mass[k]`` goes from source ``rows[k]`` to sink ``cols[k]``. Partial and unbalanced
+        transport may ship less than the given masses. The arrays are empty for functions of POT that return a number.
     potentials : tuple of two arrays, or None
-        Arrays (u, v) of shapes (n,) and (m,) with ``u[i] + v[j] <= cost[i, j]``. Exact transport: ``a @ u + b @ v`` is
-        a lower bound of the optimal value and equals `value` if `status` is OPTIMAL. None if the solver computes no
-        potentials.
+        Arrays (u, v) of shapes (n,) and (m,) with ``u[i] + v[j] <= cost[i, j]``; None if the solver computes none.
+        Exact transport: ``a @ u + b @ v`` is a lower bound of the optimal value, and equal to an OPTIMAL one.
     basis : Basis or None
         Warm start for another exact solve with the same masses; None for solvers without a basis.
     status : Status
         Status of the solve.
     pivots : int
-        Number of pivots of the network simplex; 0 for POT.
+        Number of pivots of the network simplex.
     solver : str, default="exact"
         Name of the solver.
     bounds : tuple of two floats, default=(-inf, inf)
-        Proved lower and upper bound of the optimal value, up to rounding: the optimal value of partial or unbalanced
-        transport for these two solvers, that of exact transport for all other solvers.
+        Proved lower and upper bound of the optimal value, up to rounding: that of partial or unbalanced transport for
+        these two solvers, that of exact transport for all others.
 
     Examples
     --------
@@ -143,20 +123,18 @@ class Plan:
 
 
 def scaled_basis(basis: Basis | None, up: int) -> Basis | None:
-    """Return the basis at costs multiplied by 2**up: the same tree with potentials times 2**up."""
-    if basis is None:
-        return None
+    """Return the basis at costs multiplied by 2**up."""
     with np.errstate(over="ignore"):
-        return replace(basis, potential=np.ldexp(basis.potential, up))
+        return None if basis is None else replace(basis, potential=np.ldexp(basis.potential, up))
 
 
 def scaled_plan(plan: Plan, up: int) -> Plan:
     """Return the plan at costs multiplied by 2**up, which is exact unless numbers overflow or underflow."""
     with np.errstate(over="ignore"):
         value, low, high = (float(number) for number in np.ldexp([plan.value, *plan.bounds], up))
-        potentials = (
-            None if plan.potentials is None else (np.ldexp(plan.potentials[0], up), np.ldexp(plan.potentials[1], up))
-        )
+        potentials = plan.potentials
+        if potentials is not None:
+            potentials = np.ldexp(potentials[0], up), np.ldexp(potentials[1], up)
     if not math.isfinite(value):
         raise ValueError(
             f"the value is {plan.value} · 2^{up}, which is larger than the largest float: divide the costs, or the "
@@ -179,20 +157,20 @@ def embedded(plan: Plan, rows: np.ndarray, cols: np.ndarray, total: float) -> Pl
 
 @dataclass(frozen=True)
 class BoundedDistances:
-    """Distances between distributions with proved lower and upper bounds; the result of `pairwise`.
+    """Distances between distributions with proved bounds; the result of `pairwise`.
 
     Parameters
     ----------
     solver : Solver
-        The solver; for "auto", the selected solver.
+        Solver; for "auto", the selected solver.
     reason : str
         Why "auto" selected this solver; empty for other solvers.
     distances : array of shape (len(A), len(B))
-        The distances.
+        Distances.
     lower, upper : array of shape (len(A), len(B))
-        Lower and upper bounds of the optimal values, up to rounding.
+        Bounds of the optimal values, up to rounding.
     statuses : Counter of Status
-        The number of pairs that ended with each status.
+        Number of pairs that ended with each status.
 
     Examples
     --------

@@ -1,8 +1,4 @@
-"""Transport problems: validated costs, points and masses, with masses in integer units.
-
-Masses that are whole multiples of one unit are represented exactly by these multiples. Other masses are rounded to
-about 2⁻⁶⁰ of the total; `Units.residues` stores the rounding errors, which the exact solver adds to the flows.
-"""
+"""Transport problems: validated costs, points and masses, with masses in integer units."""
 
 from __future__ import annotations
 
@@ -36,10 +32,9 @@ def check_points(points: Any, name: str) -> np.ndarray:
 
 
 def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Scale points by a power of two if squares of their differences could overflow or underflow.
+    """Scale points by a power of two, which is exact, if squares of their differences could overflow or underflow.
 
-    Returns the points and the exponent that undoes the scaling; it is 0 for points that need no scaling. Multiplication
-    by a power of two is exact.
+    Returns the points and the exponent that undoes the scaling; it is 0 for points that need no scaling.
     """
     low, high = np.minimum(x.min(axis=0), y.min(axis=0)), np.maximum(x.max(axis=0), y.max(axis=0))
     largest = max(float(high.max()), -float(low.min()))
@@ -50,10 +45,8 @@ def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
         up = math.frexp(extent)[1]
         if extent == 0.0 or up >= -_FAR:
             return x, y, 0
-        x, y = (
-            np.where(constant, 0.0, x),
-            np.where(constant, 0.0, y),
-        )  # constant columns do not change distances, and scaled they could overflow
+        # Constant columns do not change distances, and scaled they could overflow.
+        x, y = np.where(constant, 0.0, x), np.where(constant, 0.0, y)
     return np.ldexp(x, -up), np.ldexp(y, -up), up
 
 
@@ -143,7 +136,11 @@ class Masses:
 
 @dataclass(frozen=True)
 class Units:
-    """The masses of two sides in integer units; both sides have the same number of units."""
+    """The masses of two sides in integer units; both sides have the same number of units.
+
+    Masses that are whole multiples of one unit are represented exactly. Other masses are rounded to about 2⁻⁶⁰ of the
+    total, and the exact solver adds the flows of the residues.
+    """
 
     a: np.ndarray
     b: np.ndarray
@@ -169,16 +166,16 @@ def common_units(a: np.ndarray, b: np.ndarray) -> Units:
     """Convert masses of nearly equal sums to integer units of equal sums, exactly if both have a common unit."""
     total = float(a.sum())
     if np.all(a == a[0]) and np.all(b == b[0]):
-        per_source, per_sink = equal_masses(a.size, b.size)
-        return Units(np.full(a.size, per_source, np.int64), np.full(b.size, per_sink, np.int64), total)
-    multiples = whole_masses(a), whole_masses(b)
-    if multiples[0] is not None and multiples[1] is not None:
-        factors = _multipliers(multiples[0].sum(), multiples[1].sum())
-        if factors[0]:
+        common = math.gcd(a.size, b.size)
+        return Units(np.full(a.size, b.size // common), np.full(b.size, a.size // common), total)
+    units_a, units_b = whole_masses(a), whole_masses(b)
+    if units_a is not None and units_b is not None:
+        number_a, number_b = int(units_a.sum()), int(units_b.sum())
+        common = math.lcm(number_a, number_b)
+        if common < _MOST:
             exact = all(np.all(side == np.rint(side)) for side in (a, b))
-            return Units(
-                multiples[0] * factors[0], multiples[1] * factors[1], total, rounding=0.0 if exact else ROUNDING
-            )
+            units_a, units_b = units_a * (common // number_a), units_b * (common // number_b)
+            return Units(units_a, units_b, total, rounding=0.0 if exact else ROUNDING)
     return _rounded_units(a, b)
 
 
@@ -212,12 +209,6 @@ def _denominator(number: float) -> int:
     return denominator
 
 
-def _multipliers(first: int, second: int) -> tuple[int, int]:
-    """Return the factors that make two totals equal; (0, 0) if the product could overflow."""
-    common = math.lcm(int(first), int(second))
-    return (common // int(first), common // int(second)) if common < _MOST else (0, 0)
-
-
 def _rounded_units(a: np.ndarray, b: np.ndarray) -> Units:
     """Round masses to units of the same size on both sides, which keeps equal masses equal.
 
@@ -249,12 +240,6 @@ def smallest_masses(weights: np.ndarray) -> np.ndarray:
     """Return the smallest integers with the ratios of the weights (`whole_masses`), otherwise `integer_masses`."""
     units = whole_masses(weights)
     return integer_masses(weights) if units is None else units
-
-
-def equal_masses(n: int, m: int) -> tuple[int, int]:
-    """Return the smallest units per source and per sink for which n sources and m sinks have the same total."""
-    common = math.gcd(n, m)
-    return m // common, n // common
 
 
 def balancing_factors(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
 # Largest number of entries of a cost matrix (3.2 GB).
 _MOST_COSTS = 4e8
-# Smallest number of groups of coarsened transport.
+# Smallest number of groups that "auto" selects.
 _FEWEST_GROUPS = 30
 
 
@@ -28,17 +28,13 @@ _FEWEST_GROUPS = 30
 class Auto(Solver):
     """Exact transport if it fits into a time budget, otherwise coarsened transport with the most groups that fit.
 
-    The time is estimated from the numbers of points, not measured: the same data give the same result on every machine.
-    Only points with Euclidean distances can be grouped; costs, and points with other distances, are always solved
-    exactly.
+    The time is estimated from the numbers of points: the same data give the same result on every machine. Costs, and
+    points with other than Euclidean distances, are always solved exactly.
 
     Parameters
     ----------
     seconds : float, default=60.0
         Approximate time for all pairs on one core.
-    max_pivots : int or None, default=None
-        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
-        reached in practice.
 
     Examples
     --------
@@ -48,17 +44,14 @@ class Auto(Solver):
     """
 
     seconds: float = 60.0
-    max_pivots: int | None = None
 
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
         self._check("seconds", low=0.0, above=True)
-        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        n, m = cost.shape
-        return pick_solver(self, np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
+        return solve_exact(cost, a, b)  # points are unknown, and cannot be grouped
 
 
 def pick_solver(auto: Auto, n: np.ndarray, m: np.ndarray, *, on_points: bool) -> tuple[Solver, str]:
@@ -66,32 +59,28 @@ def pick_solver(auto: Auto, n: np.ndarray, m: np.ndarray, *, on_points: bool) ->
 
     `on_points`: whether the points can be grouped, that is, have Euclidean distances.
     """
-    needed = exact_seconds(n, m)
+    needed = _exact_seconds(n, m)
     largest = int(np.max(n * m, initial=0))
     if needed <= auto.seconds and largest <= _MOST_COSTS:
-        return Exact(auto.max_pivots), f"exact transport takes about {needed:.1g} s of {auto.seconds:g}"
+        return Exact(), f"exact transport takes about {needed:.1g} s of {auto.seconds:g}"
     why = f"exact transport would take about {needed:.2g} s of {auto.seconds:g}"
     if needed <= auto.seconds:
         why = f"the largest pair has {largest:.1g} costs, too many to keep"
     if not on_points:
-        return Exact(auto.max_pivots), f"{why}, but only points with Euclidean distances can be grouped"
+        return Exact(), f"{why}, but only points with Euclidean distances can be grouped"
     from .solvers.coarse import Coarse  # slow to import
 
-    return Coarse(_affordable_groups(auto.seconds, n, m), auto.max_pivots), why
-
-
-def _affordable_groups(seconds: float, n: np.ndarray, m: np.ndarray) -> int:
-    """Return the largest number of groups that fits into the time budget, by bisection."""
+    # The largest number of groups that fits into the time budget, by bisection.
     low, high = _FEWEST_GROUPS, int(max(n.max(), m.max(), _FEWEST_GROUPS + 1))
     while high - low > 1:
         groups = (low + high) // 2
         sizes = np.minimum(n, groups), np.minimum(m, groups)
-        fits = exact_seconds(*sizes) <= seconds and np.max(sizes[0] * sizes[1]) <= _MOST_COSTS
+        fits = _exact_seconds(*sizes) <= auto.seconds and np.max(sizes[0] * sizes[1]) <= _MOST_COSTS
         low, high = (groups, high) if fits else (low, groups)
-    return low
+    return Coarse(low), why
 
 
-def exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
+def _exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
     """Return the estimated time of exact solves of pairs of n and m points, in total."""
     return float(np.sum(_CALL + _SECONDS * (n * m.astype(np.float64)) ** _GROWTH))
 
@@ -103,7 +92,6 @@ def solve(
     *,
     solver: str | Solver = "exact",
     start: Basis | None = None,
-    max_pivots: int | None = None,
     **options: Any,
 ) -> Plan:
     """Solve optimal transport between the masses `a` and `b` at the given costs, exactly or by another solver.
@@ -116,15 +104,12 @@ def solve(
         Masses of the sources and of the sinks, not negative, with equal sums unless the solver is partial or
         unbalanced. None: equal masses that sum to 1.
     solver : {"exact", "partial", "unbalanced", "auto"} or Solver, default="exact"
-        A name, or an object of a class in `groundmetric.transport`. Solvers that need points raise ValueError.
+        Name, or object of a class in `groundmetric.transport`. Solvers that need points raise ValueError.
     start : Basis or None, default=None
-        The basis of an earlier exact plan with the same masses, as a warm start for the exact solver: few pivots are
-        needed after a small change of the costs. It is not modified.
-    max_pivots : int or None, default=None
-        Number of pivots after which the simplex stops with status PIVOT_LIMIT. The default limit is never reached in
-        practice.
+        Basis of an earlier exact plan with the same masses, as a warm start for the exact solver: few pivots are needed
+        after a small change of the costs. It is not modified.
     **options : object
-        Options of the solver, e.g. ``share`` of "partial"; see the classes in `groundmetric.transport`.
+        Options of the solver, e.g. ``max_pivots`` of "exact"; see the classes in `groundmetric.transport`.
 
     Returns
     -------
@@ -137,13 +122,11 @@ def solve(
     >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]])
     >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
     (0.5, [0, 1], [0, 1])
-    >>> gm.transport.solve([[0.0, 3.0], [2.0, 1.0]], start=plan.basis).pivots
-    0
     >>> gm.transport.solve([[0.0, 2.0], [2.0, 1.0]], solver="partial", share=0.5).value
     0.0
     """
     is_plain = solver == "exact" and not options  # the usual call skips the lookup of solvers
-    chosen = Exact(max_pivots) if is_plain else resolve_solver(solver, {**options, "max_pivots": max_pivots})
+    chosen = Exact() if is_plain else resolve_solver(solver, options)
     cost, cost_range = check_cost(cost)
     a, b = check_masses(a, b, cost.shape, balanced=chosen.balanced)
     if not isinstance(start, Basis | None):
@@ -164,7 +147,6 @@ def solve_points(
     solver: str | Solver = "exact",
     cost: Cost | str = "euclidean",
     tolerance: float = 0.0,
-    max_pivots: int | None = None,
     **options: Any,
 ) -> Plan:
     """Solve optimal transport between the points x and y; the exact solver needs memory linear in the number of points.
@@ -177,25 +159,21 @@ def solve_points(
         Masses of the points, not negative, with equal sums unless the solver is partial or unbalanced. None: equal
         masses that sum to 1.
     solver : str or Solver, default="exact"
-        "exact", "partial", "unbalanced", "coarse", "auto", or an object of a class in `groundmetric.transport`. Partial
-        and unbalanced transport, and functions of POT on costs, hold a matrix of all costs.
+        "exact", "partial", "unbalanced", "coarse", "auto", or an object of a class in `groundmetric.transport`. Solvers
+        on costs hold a matrix of all costs.
     cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
         Cost of the step from one point to another: its length, the sum of its absolute entries, or its squared length.
-        Coarse transport, and functions of POT on points, support "euclidean" only.
+        Solvers on points support "euclidean" only.
     tolerance : float, default=0.0
         For the exact solver: stop when the gap between plan and optimum is proved to be at most this share of the cost
-        of the plan. 0: the optimal plan. Up to about 1500 × 1500 points, the plan is optimal for every tolerance.
-    max_pivots : int or None, default=None
-        Number of pivots after which the simplex stops with status PIVOT_LIMIT. The default limit is never reached in
-        practice.
+        of the plan. Up to about 1500 × 1500 points, the plan is always optimal.
     **options : object
         Options of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`.
 
     Returns
     -------
     Plan
-        Value, shipments, potentials, and bounds of the optimal value; its `gap` is the largest possible distance of
-        `value` from the optimal one.
+        Value, shipments, potentials, and bounds of the optimal value.
 
     Examples
     --------
@@ -209,7 +187,7 @@ def solve_points(
     from ..metrics.base import Cost
     from .large import solve_large
 
-    chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
+    chosen = resolve_solver(solver, options)
     x, y = check_points(x, "x"), check_points(y, "y")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x has {x.shape[1]} columns, y has {y.shape[1]}: both need the same")
@@ -228,18 +206,12 @@ def solve_points(
     a, b = check_masses(a, b, (x.shape[0], y.shape[0]), balanced=chosen.balanced)
     if not chosen.balanced:
         return chosen.solve(np.ascontiguousarray(step.between(x, y)), a, b)
-    return _compare(chosen, x, y, a, b, step)
-
-
-def _compare(solver: Solver, x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, step: Cost) -> Plan:
-    """Prepare and compare two point clouds, restricted to points with mass and scaled to a total mass of 1."""
+    # Other solvers compare points with mass, for a total mass of 1.
     rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))
-    x_cloud, y_cloud = _cloud(x, a, rows), _cloud(y, b, cols)
-    plan = solver.compare(solver.prepare(x_cloud, step.between), solver.prepare(y_cloud, step.between), step.between)
-    total, has_all_points = float(a.sum()), rows.size == a.size and cols.size == b.size
-    plan = embedded(plan, rows, cols, total)
+    first, second = (
+        chosen.prepare(Cloud(np.ascontiguousarray(z[kept]), mass[kept] / mass[kept].sum()), step.between)
+        for z, mass, kept in ((x, a, rows), (y, b, cols))
+    )
+    plan = embedded(chosen.compare(first, second, step.between), rows, cols, float(a.sum()))
+    has_all_points = rows.size == a.size and cols.size == b.size
     return plan if has_all_points else replace(plan, potentials=None)  # points without mass have no potentials
-
-
-def _cloud(points: np.ndarray, mass: np.ndarray, rows: np.ndarray) -> Cloud:
-    return Cloud(np.ascontiguousarray(points[rows]), mass[rows] / mass[rows].sum())

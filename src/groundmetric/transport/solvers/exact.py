@@ -1,9 +1,4 @@
-"""Solver interface, solvers by name, and the exact solver: the network simplex on validated costs and masses.
-
-The simplex works on integer units of about 2⁻⁶⁰ of all mass, and floats have a relative error of 2⁻⁵³. With costs of
-10¹⁸ both errors are visible in the value. Therefore the optimal tree of the rounded masses is evaluated at the given
-masses (`true_flows`), and expensive arcs whose flow is only rounding error are removed (`without_rounding`).
-"""
+"""Solver interface, solvers by name, and the exact solver: the network simplex on validated costs and masses."""
 
 from __future__ import annotations
 
@@ -28,7 +23,6 @@ if TYPE_CHECKING:
 # larger costs could overflow, and smaller costs could underflow.
 _FAR = 940
 
-
 Distances = Callable[[Any, Any], np.ndarray]
 
 
@@ -40,20 +34,14 @@ class Cloud(NamedTuple):
 
 
 class Solver:
-    """Base class of solvers; the options of a solver are its fields.
-
-    Solvers on costs define `solve`. Solvers on points define `prepare`, which is called once for each distribution,
-    and `compare`, which is called for each pair of prepared distributions.
-    """
+    """Base class of solvers; their fields are options. They define `solve`, or for points, `prepare` and `compare`."""
 
     name: ClassVar[str]
     balanced: ClassVar[bool] = True  # both sides must have the same total mass
     on_points: bool = False  # the solver needs points with Euclidean distances
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Return the transport plan between masses at given costs; solvers that need points raise ValueError.
-
-        `groundmetric.transport.solve` checks the arguments before it calls this method.
+        """Return the transport plan at costs and masses checked by `transport.solve`; needs a solver on costs.
 
         Parameters
         ----------
@@ -65,26 +53,26 @@ class Solver:
         Returns
         -------
         Plan
-            The plan with bounds of the optimal value.
+            Plan with bounds of the optimal value.
         """
         raise ValueError(
             f"solver {self.name!r} works on points, not on costs: use `transport.solve_points` or `pairwise_distances`"
         )
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Any:
-        """Compute the data of one distribution that all its pairs share.
+        """Compute the data of one distribution that all its pairs share, once.
 
         Parameters
         ----------
         cloud : Cloud
             Points with mass, and their masses, which sum to 1.
         distances : callable
-            Function of two sets of points that returns the matrix of distances between them.
+            Function from two sets of points to the matrix of distances between them.
 
         Returns
         -------
         object
-            The distribution in the form that `compare` accepts.
+            Argument of `compare`.
         """
         return cloud
 
@@ -94,14 +82,14 @@ class Solver:
         Parameters
         ----------
         x, y : object
-            Distributions returned by `prepare` of the same solver.
+            Results of `prepare` of the same solver.
         distances : callable
-            The function that was passed to `prepare`.
+            Function that was passed to `prepare`.
 
         Returns
         -------
         Plan
-            The plan with bounds of the optimal value.
+            Plan with bounds of the optimal value.
         """
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
@@ -116,20 +104,10 @@ class Solver:
         return f"{self.name}({', '.join(options)})"
 
 
-def require_not_negative(cost: np.ndarray, name: str) -> None:
-    if cost.min() < 0:
-        i, j = np.unravel_index(np.argmin(cost), cost.shape)
-        raise ValueError(f"cost is {cost[i, j]} at ({i}, {j}): solver {name!r} needs costs that are not negative")
-
-
-# Module and class of each solver by name; modules of `groundmetric.transport`, imported when a solver is first used.
+# Class of each solver by name, in `groundmetric.transport`.
 SOLVERS = {
-    "exact": ("solvers.exact", "Exact"),
-    "partial": ("solvers.partial", "Partial"),
-    "unbalanced": ("solvers.partial", "Unbalanced"),
-    "coarse": ("solvers.coarse", "Coarse"),
-    "auto": ("solve", "Auto"),
-}
+    "exact": "Exact", "partial": "Partial", "unbalanced": "Unbalanced", "coarse": "Coarse", "auto": "Auto",
+}  # fmt: skip
 
 
 def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
@@ -143,9 +121,8 @@ def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or a solver object")
-    module, name = SOLVERS[solver]
-    kind: type[Solver] = getattr(importlib.import_module(f"groundmetric.transport.{module}"), name)
-    option_names = [option.name for option in fields(kind)]  # type: ignore[arg-type]
+    kind = getattr(importlib.import_module("groundmetric.transport"), SOLVERS[solver])
+    option_names = [option.name for option in fields(kind)]
     options = {name: value for name, value in options.items() if name in option_names or value is not None}
     unknown = sorted(set(options) - set(option_names))
     if unknown:
@@ -172,7 +149,7 @@ class Exact(Solver):
         reached in practice.
     memory : float, default=1000.0
         Megabytes for the bases of pairs in learning, which give the next solves a warm start; pairs whose basis does
-        not fit start cold every time. Distance matrices store no bases because each pair is solved once.
+        not fit start cold every time.
 
     Examples
     --------
@@ -213,25 +190,22 @@ def solve_exact(
     forest of real arcs.
 
     The simplex works on integers, which makes flows exact: `common_units` converts masses to integer units, and points
-    of 0 units are excluded. There are two cases:
+    of 0 units are excluded. Masses that are whole multiples of one unit are represented exactly, and the forest of the
+    simplex is the answer. Other masses are rounded to units of about 2⁻⁶⁰ of the total; ``units.residues`` has the
+    rounding errors, in units. At a cost of 10¹⁸, even a residue changes the value. The forest of the rounded problem is
+    therefore evaluated at the given masses: `_without_rounding` removes arcs whose flow is only rounding error,
+    `_ship_small` ships masses below one unit, and `true_flows` adds the flows of the residues. If another forest is
+    optimal at the given masses, `unplaced` returns the number of units that violate them, and the upper bound is raised
+    by the largest possible cost of the violation.
 
-    - Masses that are whole multiples of one unit are represented exactly: the forest of the simplex is the answer.
-    - Other masses are rounded to units of about 2⁻⁶⁰ of the total; ``units.residues`` has the rounding errors, in
-      units. At a cost of 10¹⁸, even a residue changes the value. The forest of the rounded problem is therefore
-      evaluated at the given masses: `_without_rounding` removes arcs whose flow is only rounding error, `_ship_small`
-      ships masses below one unit, and `true_flows` adds the flows of the residues. If another forest is optimal at the
-      given masses, `unplaced` returns the number of units that violate them, and the upper bound is raised by the
-      largest possible cost of the violation.
-
-    The optimality of the plan is proved independently of the stopping rule of the simplex: the potentials give a lower
-    bound of the value (weak duality), `hidden_gain` corrects it for negative reduced costs smaller than the rounding of
-    the potentials, and `Proof.holds` compares it with the cost of the plan. If the proof fails, the status is
-    IMPRECISE; the bounds are valid with every status.
-
-    `cost_range` is the smallest and the largest cost, if the caller has computed them.
+    The optimality of the plan is proved independently of the stopping rule of the simplex, by the lower bound that the
+    potentials imply (`lower_bound`). If the proof fails, the status is IMPRECISE; the bounds are valid with every
+    status. `cost_range` is the smallest and the largest cost, if the caller has computed them.
     """
     cost_range = _core.finite_range(cost) if cost_range is None else cost_range
-    up = far_exponent(cost_range)
+    largest = max(cost_range[1], -cost_range[0])
+    exponent = math.frexp(largest)[1]
+    up = 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
     if up:  # sums of costs times units could overflow or underflow
         return _solve_scaled(cost, a, b, start, max_pivots, up)
 
@@ -251,18 +225,22 @@ def solve_exact(
     # (u + v <= cost) if it reached the optimum and no point was excluded; otherwise they are recomputed from v.
     n, m = inner.shape
     u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
-    potentials = (u, v) if all_points and forest.optimal else feasible_potentials(cost, v, cols)
+    if not (all_points and forest.optimal):
+        u = (cost[:, cols] - v).min(axis=1)
+        v_of_sinks, v = v, (cost - u[:, None]).min(axis=0)
+        v[cols] = v_of_sinks
+    potentials = u, v
 
     # Shipments at the given masses: the tree arcs with positive flow. The flow of a node is that of the arc to its
     # parent; the last node is the root and is omitted.
-    flows, n_unplaced, small = forest.flow[:-1], 0.0, []
+    flows, n_unplaced, shipments = forest.flow[:-1], 0.0, []
     if residues is not None:
-        small = [] if all_points else [_ship_small(cost, potentials, units, rows, cols, residues)]
+        shipments = [] if all_points else [_ship_small(cost, potentials, units, rows, cols, residues)]
         flows = true_flows(forest, residues)[:-1]
         n_unplaced = unplaced(forest, flows, node_units)
     nodes = forest.arcs[flows[forest.arcs] > 0]
     tails, heads = forest.ends(nodes)
-    shipments = [(rows[tails], cols[heads], flows[nodes]), *small]
+    shipments.insert(0, (rows[tails], cols[heads], flows[nodes]))
     senders, receivers, amounts = (np.concatenate(parts) for parts in zip(*shipments, strict=True))
     order = np.argsort(senders * cost.shape[1] + receivers)  # by sender, then receiver; no arc occurs twice
 
@@ -270,13 +248,20 @@ def solve_exact(
     # in another order and would differ from them in the last bits.
     number = float(units.number)
     value = float(np.cumsum(amounts * cost[senders, receivers])[-1]) / number
-    shares = units.shares()
-    proof = Proof.of(value, *shares, potentials).less(hidden_gain(cost, *shares, potentials, value))
+    lower, rounding = lower_bound(cost, *units.shares(), potentials, value)
     # Rerouting an unplaced unit removes one shipment and adds another, at most twice the largest cost. Usually no unit
     # is unplaced, and the pass over all costs is skipped.
     unplaced_cost = 2.0 * n_unplaced / number * float(np.abs(inner).max()) if n_unplaced else 0.0
-    doubt = proof.rounding * (units.rounding > 0.0)  # integer masses have no rounding error
-    proved = proof.holds(inner, unplaced_cost)
+    # The value is proved to a relative error of 10⁻⁸, or to 10⁻¹³ of a typical cost: the median over sources of the
+    # smallest non-zero cost, which prohibitive costs do not change. If costs are huge, potentials can be much larger
+    # than the value, and their rounding error can exceed the value: then the proof fails.
+    small, error = 1e-8 * abs(value), rounding + unplaced_cost
+    proved = abs(value - lower) <= small + rounding
+    if proved and error > small:
+        least = np.where(inner != 0.0, np.abs(inner), np.inf).min(axis=1)
+        least = least[np.isfinite(least)]
+        proved = bool(least.size) and error <= 1e-13 * float(np.median(least))
+    doubt = rounding * (units.rounding > 0.0)  # integer masses have no rounding error
     return Plan(
         value=value * units.total,
         rows=senders[order],
@@ -289,17 +274,10 @@ def solve_exact(
         status=Status.PIVOT_LIMIT if not forest.optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
         pivots=first.pivots + (forest.pivots if forest is not first else 0),
         bounds=(
-            (min(proof.lower, value) - doubt) * units.total,
-            (max(value, proof.lower) + doubt + unplaced_cost) * units.total,
+            (min(lower, value) - doubt) * units.total,
+            (max(value, lower) + doubt + unplaced_cost) * units.total,
         ),
     )
-
-
-def far_exponent(cost_range: tuple[float, float]) -> int:
-    """Return the exponent e for which costs divided by 2**e are in the safe range; 0 for costs in this range."""
-    largest = max(cost_range[1], -cost_range[0])
-    exponent = math.frexp(largest)[1]
-    return 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
 
 
 def _solve_scaled(
@@ -315,6 +293,12 @@ def _solve_scaled(
     return replace(plan, status=status, bounds=(plan.bounds[0] - lost, plan.bounds[1] + lost))
 
 
+# Arcs without a significant flow are removed if they cost more than 100 times the most expensive arc with such a flow.
+_DEAR = 100.0
+# Rounding error of the arithmetic in this module, in units.
+_NOISE = 2.0**-20
+
+
 def _without_rounding(
     first: Forest,
     cost: np.ndarray,
@@ -326,11 +310,38 @@ def _without_rounding(
     """Solve again without expensive arcs that carry rounding errors only; returns forest, units and residues.
 
     For example, masses that differ in their last digit only would otherwise use an arc with a prohibitive cost.
+    Removing an arc divides the tree into two parts, and the masses of each part must balance. An arc is removed if
+    changes within the last digits of the masses balance each part: then the masses do not imply any flow over the arc.
+    All candidate arcs are removed together. While a part needs a larger change, the arc with the largest flow at this
+    part is kept.
     """
-    settled = without_rounding(first, cost, units, residues) if first.optimal else None
-    if settled is None:
+    carried = true_flows(first, residues)
+    nodes = first.arcs[first.flow[first.arcs] > 0]
+    little = np.abs(carried[nodes]) <= ROUNDING * units.sum() + _NOISE
+    if not first.optimal or not little.any():  # the usual case
         return first, units, residues
-    units, residues = settled
+    tails, heads = first.ends(nodes)
+    prices = np.abs(cost[tails, heads])
+    heads = heads + first.n_sources
+    doubtful = little & (prices > _DEAR * prices[~little].max(initial=0.0))
+    doubtful &= first.flow[nodes] < np.minimum(units[tails], units[heads])
+    while doubtful.any():
+        keep, drop = ~doubtful, np.flatnonzero(doubtful)
+        part = _parts(tails[keep], heads[keep], units.size)
+        sent, received = part[tails[drop]], part[heads[drop]]
+        size = part.max() + 1
+        change = np.bincount(sent, carried[nodes[drop]], size) - np.bincount(received, carried[nodes[drop]], size)
+        too_much = np.abs(change) > ROUNDING * np.bincount(part, units, size) + _NOISE
+        wrong = drop[too_much[sent] | too_much[received]]
+        if not wrong.size:
+            break
+        doubtful[wrong[np.argmax(np.abs(carried[nodes[wrong]]))]] = False
+    if not doubtful.any():
+        return first, units, residues
+    units, residues = units.copy(), residues.copy()
+    for ends in (tails[doubtful], heads[doubtful]):
+        np.subtract.at(units, ends, first.flow[nodes[doubtful]])
+        np.subtract.at(residues, ends, (carried - first.flow)[nodes[doubtful]])
     n = first.n_sources
     return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit, cost_range), units, residues
 
@@ -365,75 +376,32 @@ def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.nd
     return float(a @ (u - level) + b @ (v + level))
 
 
-@dataclass(frozen=True)
-class Proof:
-    """Lower bound of the optimal value by potentials, for masses of sum 1."""
-
-    value: float  # cost of the plan
-    lower: float  # lower bound of the optimal value
-    rounding: float  # largest error of `lower` from the rounding of masses and potentials
-
-    @classmethod
-    def of(cls, value: float, a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> Proof:
-        u, v = potentials
-        level = a @ u
-        rounding = ROUNDING * float(a @ np.abs(u - level) + b @ np.abs(v + level))
-        return cls(value, dual_value(a, b, potentials), rounding)
-
-    def less(self, gain: float) -> Proof:
-        """Return the proof with `gain` subtracted from its lower bound."""
-        return replace(self, lower=self.lower - gain) if gain else self
-
-    def holds(self, cost: np.ndarray, missing: float) -> bool:
-        """Return whether the value is proved to a relative error of 10⁻⁸, or to 10⁻¹³ of a typical cost.
-
-        `missing` is the cost of unplaced units. If costs are huge, potentials can be much larger than the value,
-        and the rounding error of the potentials can exceed the value: then the proof fails.
-        """
-        if abs(self.value - self.lower) > 1e-8 * abs(self.value) + self.rounding:
-            return False
-        doubt = self.rounding + missing
-        return bool(doubt <= 1e-8 * abs(self.value) or doubt <= 1e-13 * typical_cost(cost))
-
-
-def hidden_gain(
+def lower_bound(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray], value: float
-) -> float:
-    """Return by how much the dual value must be lowered because potentials violate u + v <= cost within rounding.
+) -> tuple[float, float]:
+    """Return a lower bound of the optimal value for masses of sum 1, and its largest rounding error.
 
     The simplex treats reduced costs below 2⁻⁴⁶ of the potentials as 0 (`kNoise` in _core/simplex.hpp). If a plan must
     use an arc of huge cost, potentials are huge, and a reduced cost below this threshold can be large relative to the
-    value. A violation is repaired by lowering the potential of the end with less mass; the result is the sum of all
-    corrections. If potentials are small, corrections are negligible, and the pass over all costs is skipped.
+    value. A violation of u + v <= cost is repaired by lowering the potential of the end with less mass, and the sum of
+    the corrections is subtracted from the dual value. If potentials are small, corrections are negligible, and the pass
+    over all costs is skipped.
     """
     u, v = potentials
-    if 2.0**-46 * (float(np.abs(u).max()) + float(np.abs(v).max())) <= 1e-10 * abs(value):
-        return 0.0
-    violation = np.maximum(u[:, None] + v - cost, 0.0)
-    at_source = a[:, None] <= b
-    rows, cols = np.where(at_source, violation, 0.0).max(axis=1), np.where(at_source, 0.0, violation).max(axis=0)
-    return float(a @ rows + b @ cols)
-
-
-def typical_cost(cost: np.ndarray) -> float:
-    """Return the median over sources of the smallest non-zero cost, which prohibitive costs do not change."""
-    size = np.abs(cost)
-    least = np.where(size > 0.0, size, np.inf).min(axis=1)
-    least = least[np.isfinite(least)]
-    return float(np.median(least)) if least.size else 0.0
-
-
-def feasible_potentials(cost: np.ndarray, v: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest potentials of all points that the costs and the potentials v of the sinks `cols` allow."""
-    u = (cost[:, cols] - v).min(axis=1)
-    full = (cost - u[:, None]).min(axis=0)
-    full[cols] = v
-    return u, full
+    level = a @ u
+    rounding = ROUNDING * float(a @ np.abs(u - level) + b @ np.abs(v + level))
+    lower = dual_value(a, b, potentials)
+    if 2.0**-46 * (float(np.abs(u).max()) + float(np.abs(v).max())) > 1e-10 * abs(value):
+        violation = np.maximum(u[:, None] + v - cost, 0.0)
+        at_source = a[:, None] <= b
+        rows, cols = np.where(at_source, violation, 0.0).max(axis=1), np.where(at_source, 0.0, violation).max(axis=0)
+        lower -= float(a @ rows + b @ cols)
+    return lower, rounding
 
 
 # Bases of the network simplex: validate a warm start, run the simplex, evaluate its tree at the given masses.
 
-UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
+_UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
 _REMEDY = "use the unmodified `basis` of a plan, or none"
 
 
@@ -468,31 +436,28 @@ def run_simplex(
 ) -> Forest:
     """Return the optimal forest between integer masses, all of them above 0, at costs within `cost_range`."""
     n, m = cost.shape
-    if is_tall(n, m):
+    start = None if start is None else checked_basis(start, n, m)
+    if is_tall(n, m):  # solve the transposed problem, which is faster
         if start is not None:
-            start = checked_basis(start, n, m)
-            _check_tree(start.parent, n)
-            start = turned_basis(start, a, b)
-        return turned_forest(run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots, cost_range), a, b)
+            start = Basis(*_turned(start.parent, planted_flows(start.parent, a, b), start.potential, n, m), m)
+        turned = run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots, cost_range)
+        parent, potential = _turned(turned.parent, turned.flow, turned.potential, m, n)
+        return Forest(parent, planted_flows(parent, a, b), potential, n, turned.pivots, turned.optimal)
     parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
+    flow, is_warm = np.empty(n + m + 1, np.int64), start is not None
     if start is not None:
-        start = checked_basis(start, n, m)
         # A path of the tree has at most n + m arcs, which bounds the difference of optimal potentials. Larger
         # potentials would only cause cancellation.
         bound = (n + m) * max(cost_range[1], -cost_range[0], 1e-300)
         parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
-    flow = np.empty(n + m + 1, np.int64)
-    warm = start is not None
-    pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, warm, max_pivots)
+    pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, is_warm, max_pivots)
     if pivots < 0:
-        if start is not None:
-            _check_tree(start.parent, n)  # raises an error that names the invalid node
-        raise ValueError(UNFIT)
+        raise ValueError(_UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)
 
 
 def checked_basis(start: Basis, n: int, m: int) -> Basis:
-    """Return a basis of n × m points with mass in the types of the kernels, which check that it is a tree."""
+    """Return a basis of n × m points with mass in the types of the kernels; raise unless it is a spanning tree."""
     parent, potential = np.asarray(start.parent), np.asarray(start.potential)
     if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(
@@ -501,58 +466,32 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
         )
     if not np.issubdtype(parent.dtype, np.integer):
         raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
-    if parent.dtype != np.int32:
-        _check_tree(parent, n)  # before the conversion truncates large numbers
+    # The parents of sources are sinks or the root, and the parents of sinks are sources.
+    root, is_source = n + m, np.arange(n + m) < n
+    low, high = np.where(is_source, n, 0), np.where(is_source, root, n - 1)
+    invalid = np.flatnonzero((parent[:-1] < low) | (parent[:-1] > high))
+    if invalid.size:
+        node = invalid[0]
+        expected = f"the parent of a {'source' if node < n else 'sink'} is from {low[node]} to {high[node]} here"
+        raise ValueError(f"start.parent[{node}] is {parent[node]}: {expected}; {_REMEDY}")
+    if parent[root] != -1:
+        raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
     parent = parent.astype(np.int32)
+    if not _core.fill_tree_flows(parent, np.zeros(parent.size, np.int64)):
+        raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
     if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
-        raise ValueError(
-            f"start.potential has shape {potential.shape} and dtype {potential.dtype}: expected {parent.size} floats; "
-            f"{_REMEDY}"
-        )
+        given = f"shape {potential.shape} and dtype {potential.dtype}"
+        raise ValueError(f"start.potential has {given}: expected {parent.size} floats; {_REMEDY}")
     if not np.isfinite(potential).all():
         node = int(np.argmin(np.isfinite(potential)))
         raise ValueError(f"start.potential[{node}] is {potential[node]}: expected finite numbers; {_REMEDY}")
     return Basis(parent, potential.astype(np.float64), n)
 
 
-def _check_tree(parent: np.ndarray, n: int) -> None:
-    """Raise unless sources have sinks or the root as parents, sinks have sources, and the arcs form no cycle."""
-    root = parent.size - 1
-    node = np.arange(root)
-    parents = parent[:-1]
-    is_valid = np.where(node < n, (parents >= n) & (parents <= root), (parents >= 0) & (parents < n))
-    if not is_valid.all():
-        wrong = int(np.argmin(is_valid))
-        kind, low, high = ("source", n, root) if wrong < n else ("sink", 0, n - 1)
-        raise ValueError(
-            f"start.parent[{wrong}] is {parents[wrong]}: the parent of a {kind} is from {low} to {high} here; {_REMEDY}"
-        )
-    if parent[root] != -1:
-        raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
-    if tree_flows(parent.astype(np.int32), np.zeros(parent.size, np.int64)) is None:
-        raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
-
-
-def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:
-    """Return the basis of the transposed problem; a and b are the masses before the transposition."""
-    flow = planted_flows(start.parent, a, b)
-    if flow is None:
-        raise ValueError(UNFIT)
-    n, m = a.size, b.size
-    return Basis(_turned_parents(start.parent, flow, n, m), _turned_potentials(start.potential, n, m), m)
-
-
-def turned_forest(forest: Forest, a: np.ndarray, b: np.ndarray) -> Forest:
-    """Return the forest of the transposed problem; a and b are the masses after the transposition."""
-    n, m = a.size, b.size
-    parent = _turned_parents(forest.parent, forest.flow, m, n)
-    flow = planted_flows(parent, a, b)
-    assert flow is not None  # the same plan
-    return Forest(parent, flow, _turned_potentials(forest.potential, m, n), n, forest.pivots, forest.optimal)
-
-
-def _turned_parents(parent: np.ndarray, flow: np.ndarray, n: int, m: int) -> np.ndarray:
-    """Return the parents of the transposed forest, from its arcs with flow.
+def _turned(
+    parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, n: int, m: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return parents and potentials of the transposed problem, from the arcs with flow between n sources and m sinks.
 
     Arcs without flow are omitted: the simplex allows them in one direction relative to the root, and the transposition
     reverses this direction. The potentials keep the relative levels of the resulting trees.
@@ -560,17 +499,7 @@ def _turned_parents(parent: np.ndarray, flow: np.ndarray, n: int, m: int) -> np.
     nodes = np.flatnonzero(flow[:-1] > 0)
     parents = parent[nodes]
     tails, heads = np.minimum(nodes, parents), np.maximum(nodes, parents) - n
-    return hung_forest(np.stack([heads, m + tails], axis=1).astype(np.int64), m, n)
-
-
-def _turned_potentials(potential: np.ndarray, n: int, m: int) -> np.ndarray:
-    return np.concatenate([-potential[n : n + m], -potential[:n], [0.0]])
-
-
-# Arcs without a significant flow are removed if they cost more than 100 times the most expensive arc with such a flow.
-_DEAR = 100.0
-# Rounding error of the arithmetic in this module, in units.
-_NOISE = 2.0**-20
+    return hung_forest(heads, m + tails, m, n), np.concatenate([-potential[n : n + m], -potential[:n], [0.0]])
 
 
 def true_flows(forest: Forest, residues: np.ndarray) -> np.ndarray:
@@ -578,50 +507,9 @@ def true_flows(forest: Forest, residues: np.ndarray) -> np.ndarray:
 
     `residues` are the masses of all nodes minus their units, in units.
     """
-    carried = tree_flows(forest.parent, np.append(residues, 0.0))
-    assert carried is not None
+    carried = np.append(residues, 0.0)
+    _core.fill_tree_flows(forest.parent, carried)
     return forest.flow + carried
-
-
-def without_rounding(
-    forest: Forest, cost: np.ndarray, units: np.ndarray, residues: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return units and residues of all nodes for which expensive arcs carry no rounding errors; None without such arcs.
-
-    Removing an arc divides the tree into two parts, and the masses of each part must balance. An arc is removed if
-    changes within the last digits of the masses balance each part: then the masses do not imply any flow over the arc.
-    All candidate arcs are removed together. While a part needs a larger change, the arc with the largest flow at this
-    part is kept.
-    """
-    carried = true_flows(forest, residues)
-    arcs = forest.arcs
-    nodes = arcs[forest.flow[arcs] > 0]
-    little = np.abs(carried[nodes]) <= ROUNDING * units.sum() + _NOISE
-    if not little.any():  # the usual case
-        return None
-    tails, heads = forest.ends(nodes)
-    prices = np.abs(cost[tails, heads])
-    doubtful = little & (prices > _DEAR * prices[~little].max(initial=0.0))
-    doubtful &= forest.flow[nodes] < np.minimum(units[tails], units[forest.n_sources + heads])
-    heads = heads + forest.n_sources
-    while doubtful.any():
-        keep, drop = ~doubtful, np.flatnonzero(doubtful)
-        part = _parts(tails[keep], heads[keep], units.size)
-        sent, received = part[tails[drop]], part[heads[drop]]
-        size = part.max() + 1
-        change = np.bincount(sent, carried[nodes[drop]], size) - np.bincount(received, carried[nodes[drop]], size)
-        too_much = np.abs(change) > ROUNDING * np.bincount(part, units, size) + _NOISE
-        wrong = drop[too_much[sent] | too_much[received]]
-        if not wrong.size:
-            break
-        doubtful[wrong[np.argmax(np.abs(carried[nodes[wrong]]))]] = False
-    if not doubtful.any():
-        return None
-    units, residues = units.copy(), residues.copy()
-    for ends in (tails[doubtful], heads[doubtful]):
-        np.subtract.at(units, ends, forest.flow[nodes[doubtful]])
-        np.subtract.at(residues, ends, (carried - forest.flow)[nodes[doubtful]])
-    return units, residues
 
 
 def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
@@ -644,47 +532,33 @@ def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
 
 def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
     """Return the connected component of each of `size` nodes under these arcs."""
-    from scipy import sparse  # slow to import
-    from scipy.sparse.csgraph import connected_components
+    from scipy.sparse.csgraph import connected_components  # slow to import
 
-    links = sparse.coo_array((np.ones(tails.size), (tails, heads)), (size, size))
-    return connected_components(links, directed=False)[1]
+    return connected_components(_graph(tails, heads, size), directed=False)[1]
 
 
-# Spanning trees as arrays of parents.
-
-# Parent of the root.
-NO_PARENT = -1
-
-
-def tree_flows(parent: np.ndarray, mass: np.ndarray) -> np.ndarray | None:
-    """Return the flow of each node's arc to its parent at these masses, of any sign; None if `parent` is not a tree."""
-    flow = mass.copy()
-    return flow if _core.fill_tree_flows(parent, flow) else None
-
-
-def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """Return the flows of a tree at integer masses; None if the tree is infeasible for them."""
-    flow = tree_flows(parent, np.concatenate([a, b, [0]]))
-    if flow is None or (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
-        return None
+def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the flows of a tree at integer masses; raise if the tree is infeasible for them."""
+    flow = np.concatenate([a, b, [0]])
+    _core.fill_tree_flows(parent, flow)
+    if (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
+        raise ValueError(_UNFIT)
     return flow
 
 
-def hung_forest(arcs: np.ndarray, n: int, m: int) -> np.ndarray:
-    """Return the parents of all nodes of a forest of arcs (source, sink); one source per tree is a child of root."""
-    from scipy.sparse.csgraph import breadth_first_order, connected_components  # slow to import
+def hung_forest(tails: np.ndarray, heads: np.ndarray, n: int, m: int) -> np.ndarray:
+    """Return the parents of all nodes of a forest of arcs; one source per tree is a child of the root, n + m."""
+    from scipy.sparse.csgraph import breadth_first_order  # slow to import
 
     root = n + m
-    _, tree = connected_components(_graph(arcs, root + 1), directed=False)
-    _, tops = np.unique(tree[:n], return_index=True)  # the first source of each tree
-    hung = np.concatenate([arcs, np.stack([np.full(tops.size, root), tops], axis=1)])
-    parent = breadth_first_order(_graph(hung, root + 1), root, directed=False)[1].astype(np.int32)
-    parent[root] = NO_PARENT
+    _, tops = np.unique(_parts(tails, heads, root + 1)[:n], return_index=True)  # the first source of each tree
+    hung = _graph(np.append(tails, np.full(tops.size, root)), np.append(heads, tops), root + 1)
+    parent = breadth_first_order(hung, root, directed=False)[1].astype(np.int32)
+    parent[root] = -1
     return parent
 
 
-def _graph(arcs: np.ndarray, n_nodes: int) -> csr_array:
+def _graph(tails: np.ndarray, heads: np.ndarray, n_nodes: int) -> csr_array:
     from scipy.sparse import csr_array
 
-    return csr_array((np.ones(len(arcs), np.int8), (arcs[:, 0], arcs[:, 1])), shape=(n_nodes, n_nodes))
+    return csr_array((np.ones(tails.size, np.int8), (tails, heads)), shape=(n_nodes, n_nodes))

@@ -8,24 +8,21 @@ from typing import ClassVar
 import numpy as np
 
 from ..plan import Plan
-from .exact import Solver, require_not_negative, solve_exact
+from .exact import Solver, solve_exact
 
 
 @dataclass(frozen=True)
 class Partial(Solver):
     """Transport of a share of the mass at the lowest cost; the mass with the highest costs is not moved.
 
-    The solution is exact: a dummy point on each side receives the unmoved mass at cost 0. The potentials are those of
-    the real points, shifted by a constant that gives both dummy points the same potential -h: moving one unit
-    less would save 2 h. Costs must not be negative.
+    The solution is exact: a dummy point on each side receives the unmoved mass at cost 0. The potentials are shifted by
+    a constant that gives both dummy points the same potential -h: moving one unit less would save 2 h. Costs must not
+    be negative.
 
     Parameters
     ----------
     share : float, default=0.9
         Share of the smaller side's mass that moves, above 0. 1 is exact transport if both sides have the same mass.
-    max_pivots : int or None, default=None
-        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
-        reached in practice.
 
     Examples
     --------
@@ -36,61 +33,42 @@ class Partial(Solver):
     """
 
     share: float = 0.9
-    max_pivots: int | None = None
 
     name: ClassVar[str] = "partial"
     balanced: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self._check("share", low=0.0, high=1.0, above=True)
-        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        require_not_negative(cost, self.name)
+        _require_not_negative(cost, self.name)
         n, m = cost.shape
         total_a, total_b = a.sum(), b.sum()
         moved = self.share * min(total_a, total_b)
         wider = np.zeros((n + 1, m + 1))
         wider[:n, :m] = cost
-        wider[n, m] = (
-            cost.max() or 1.0
-        )  # penalty: a shipment between the dummy points would force more than `moved` to move
+        wider[n, m] = cost.max() or 1.0  # a shipment between the dummy points would force more than `moved` to move
         unmoved_a, unmoved_b = max(total_a - moved, 0.0), max(total_b - moved, 0.0)
-        plan = solve_exact(wider, np.append(a, unmoved_b), np.append(b, unmoved_a), max_pivots=self.max_pivots)
-        real = (plan.rows < n) & (plan.cols < m)
+        plan = solve_exact(wider, np.append(a, unmoved_b), np.append(b, unmoved_a))
         assert plan.potentials is not None
         u, v = plan.potentials
-        level = (u[n] - v[m]) / 2
-        value = float(plan.mass[real] @ cost[plan.rows[real], plan.cols[real]])
-        return replace(
-            plan,
-            value=value,
-            rows=plan.rows[real],
-            cols=plan.cols[real],
-            mass=plan.mass[real],
-            potentials=(u[:n] - level, v[:m] + level),
-            basis=None,
-            solver=self.name,
-            bounds=(min(plan.bounds[0], value), value),
-        )
+        plan = _without_dummies(plan, cost, np.inf, float(u[n] - v[m]) / 2, self.name)
+        value = float(plan.mass @ cost[plan.rows, plan.cols])
+        return replace(plan, value=value, bounds=(min(plan.bounds[0], value), value))
 
 
 @dataclass(frozen=True)
 class Unbalanced(Solver):
     """Transport in which mass may be created and destroyed: outliers and missing types need not be matched.
 
-    Every unit created or destroyed costs `price`, and the value includes this cost. Mass is moved only at costs up to
-    twice the price. The solution is exact: it is exact transport at the costs min(c, 2 price) with a dummy point on the
-    side with less mass. Costs must not be negative, and the total masses of the two sides may differ.
+    The value includes the cost of creation and destruction. The solution is exact: it is exact transport at the costs
+    min(c, 2 price) with a dummy point on the side with less mass. Costs must not be negative, and the total masses of
+    the two sides may differ.
 
     Parameters
     ----------
     price : float
-        Cost of creating or destroying a unit of mass, in units of the costs; required. High prices approach exact
-        transport.
-    max_pivots : int or None, default=None
-        Number of pivots after which the network simplex stops with status PIVOT_LIMIT. The default limit is never
-        reached in practice.
+        Cost of creating or destroying a unit of mass, required. Mass is moved only at costs up to twice the price.
 
     Examples
     --------
@@ -100,7 +78,6 @@ class Unbalanced(Solver):
     """
 
     price: float | None = None
-    max_pivots: int | None = None
 
     name: ClassVar[str] = "unbalanced"
     balanced: ClassVar[bool] = False
@@ -112,33 +89,38 @@ class Unbalanced(Solver):
                 "costs, e.g. price=1.0; mass is moved only at costs up to twice the price"
             )
         self._check("price", low=0.0, above=True)
-        self._check("max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        require_not_negative(cost, self.name)
+        _require_not_negative(cost, self.name)
         assert self.price is not None
         price, (n, m) = float(self.price), cost.shape
         surplus = a.sum() - b.sum()
-        if abs(surplus) <= 1e-12 * (a.sum() + b.sum()):  # rounding
+        if abs(surplus) <= 1e-12 * (a.sum() + b.sum()):
             surplus = 0.0
         capped = np.full((n + (surplus < 0), m + (surplus > 0)), price)
         np.minimum(cost, 2.0 * price, out=capped[:n, :m])
         sources, sinks = (np.append(a, -surplus), b) if surplus < 0 else (a, np.append(b, surplus) if surplus else b)
-        plan = solve_exact(capped, sources, sinks, max_pivots=self.max_pivots)
-        is_real = (plan.rows < n) & (plan.cols < m)
-        rows, cols, mass = plan.rows[is_real], plan.cols[is_real], plan.mass[is_real]
-        is_moved = (
-            cost[rows, cols] <= 2.0 * price
-        )  # at higher costs, mass is destroyed at the source and created at the sink
+        plan = solve_exact(capped, sources, sinks)
         assert plan.potentials is not None
         u, v = plan.potentials
-        level = u[n] if surplus < 0 else -v[m] if surplus > 0 else 0.0  # shifts the potential of the dummy point to 0
-        return replace(
-            plan,
-            rows=rows[is_moved],
-            cols=cols[is_moved],
-            mass=mass[is_moved],
-            potentials=(u[:n] - level, v[:m] + level),
-            basis=None,
-            solver=self.name,
-        )
+        # The shift gives the dummy point the potential 0.
+        level = float(u[n]) if surplus < 0 else -float(v[m]) if surplus > 0 else 0.0
+        # At higher costs than twice the price, mass is destroyed at the source and created at the sink.
+        return _without_dummies(plan, cost, 2.0 * price, level, self.name)
+
+
+def _without_dummies(plan: Plan, cost: np.ndarray, most: float, level: float, solver: str) -> Plan:
+    """Return the plan between real points at costs up to `most`, with potentials shifted by `level`."""
+    n, m = cost.shape
+    is_real = np.flatnonzero((plan.rows < n) & (plan.cols < m))
+    moved = is_real[cost[plan.rows[is_real], plan.cols[is_real]] <= most]
+    rows, cols, mass = (values[moved] for values in (plan.rows, plan.cols, plan.mass))
+    assert plan.potentials is not None
+    potentials = plan.potentials[0][:n] - level, plan.potentials[1][:m] + level
+    return replace(plan, rows=rows, cols=cols, mass=mass, potentials=potentials, basis=None, solver=solver)
+
+
+def _require_not_negative(cost: np.ndarray, name: str) -> None:
+    if cost.min() < 0:
+        i, j = np.unravel_index(np.argmin(cost), cost.shape)
+        raise ValueError(f"cost is {cost[i, j]} at ({i}, {j}): solver {name!r} needs costs that are not negative")

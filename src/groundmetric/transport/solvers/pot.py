@@ -1,4 +1,4 @@
-"""Solver for functions of POT: calls the function for each pair and adds bounds of the exact value."""
+"""Solver for functions of POT, with bounds of the exact value."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from .exact import Cloud, Distances, Solver, dual_value
 class POT(Solver):
     """Transport by a function of POT (Python Optimal Transport), or by any function with the same signature.
 
-    Functions with a parameter ``M`` receive the costs: `ot.solve`, `ot.sinkhorn`, `ot.unbalanced.mm_unbalanced`. Other
-    functions receive the points of the two distributions as first two arguments and need a Euclidean ground metric:
-    `ot.solve_sample`, `ot.sliced_wasserstein_distance`, `ot.gaussian.empirical_bures_wasserstein_distance`. Masses are
-    passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to 1, and points without mass are excluded.
+    Functions with a parameter ``M`` receive the costs (`ot.solve`, `ot.sinkhorn`). Others receive the points of the two
+    distributions as first two arguments and need a Euclidean ground metric (`ot.solve_sample`,
+    `ot.sliced_wasserstein_distance`). Masses are passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to
+    1, and points without mass are excluded.
 
-    The value of the plan is the number that the function returns, the ``value`` of an OTResult, or the cost of a
-    returned plan. Its bounds contain the value of exact transport: the upper bound is the cost of the returned plan,
+    The bounds of the plan contain the value of exact transport: the upper bound is the cost of the returned plan,
     rounded to fit the masses; the lower bound is the dual value of the potentials, made feasible (an option ``reg`` is
-    interpreted as the strength of entropic regularisation). Without a plan, the bounds are computed from means and
-    variances or from the costs alone, and are wide.
+    interpreted as the strength of entropic regularisation). Without a plan, the bounds are wide.
 
     Parameters
     ----------
@@ -62,21 +60,33 @@ class POT(Solver):
         rows, cols, total = np.flatnonzero(a), np.flatnonzero(b), float(a.sum())
         inner = np.ascontiguousarray(cost[np.ix_(rows, cols)])
         p, q = a[rows] / total, b[cols] / b.sum()
-        plan = self._result(*self._call(p, q, M=inner), inner, p, q, (-np.inf, np.inf))
+        plan = self._plan(p, q, (-np.inf, np.inf), lambda: inner, M=inner)
         return embedded(plan, rows, cols, total)
 
     def compare(self, x: Cloud, y: Cloud, distances: Distances) -> Plan:
         if not self.on_points:
             return super().compare(x, y, distances)
-        points = (np.ascontiguousarray(side.points, np.float64) for side in (x, y))
-        value, plan, potentials = self._call(x.masses, y.masses, *points)
-        # The cost matrix is needed only to evaluate a returned plan.
-        cost = None if plan is None else distances(x.points, y.points)
-        return self._result(value, plan, potentials, cost, x.masses, y.masses, moment_bounds(x, y))
+        points = [np.ascontiguousarray(side.points, np.float64) for side in (x, y)]
+        # Bounds from means and variances: Jensen's inequality, and the independent coupling.
+        means = x.masses @ x.points, y.masses @ y.points
+        variances = (
+            side.masses @ np.sum((side.points - m) ** 2, axis=1) for side, m in zip((x, y), means, strict=True)
+        )
+        shift = float(np.linalg.norm(means[0] - means[1]))
+        bounds = shift, float(np.sqrt(shift**2 + sum(variances)))
+        return self._plan(x.masses, y.masses, bounds, lambda: distances(x.points, y.points), *points)
 
-    def _call(self, p: np.ndarray, q: np.ndarray, *points: np.ndarray, **costs: np.ndarray) -> tuple[Any, Any, Any]:
-        """Return value, plan and potentials of the function, None for results that it does not return."""
-        options = dict(self.options)
+    def _plan(
+        self,
+        p: np.ndarray,
+        q: np.ndarray,
+        bounds: tuple[float, float],
+        make_cost: Callable[[], np.ndarray],
+        *points: np.ndarray,
+        **costs: np.ndarray,
+    ) -> Plan:
+        """Return the answer of the function as a Plan between masses of sum 1; its bounds improve on `bounds`."""
+        options, name = dict(self.options), self.function.__name__
         if isinstance(options.get("seed"), int):
             # POT would use an integer to seed the global generator, which all threads share.
             options["seed"] = np.random.RandomState(options["seed"])
@@ -85,63 +95,43 @@ class POT(Solver):
         elif self._masses is not None:
             options |= {"ws": p[:, None], "wt": q[:, None]}
         elif np.ptp(p) > 0 or np.ptp(q) > 0:
-            raise ValueError(f"{self.function.__name__} does not accept masses, but the masses of the points differ")
+            raise ValueError(f"{name} does not accept masses, but the masses of the points differ")
         with np.errstate(all="ignore"):
             answer = self.function(*points, **costs, **options)
         if isinstance(answer, tuple):
-            raise TypeError(f"{self.function.__name__} returned a tuple: leave out `log`")
-        if np.ndim(answer) == 2:
-            return None, answer, None
-        if hasattr(answer, "plan"):  # an OTResult
-            return answer.value, answer.plan, answer.potentials
-        return answer, None, None
-
-    def _result(
-        self,
-        value: Any,
-        plan: np.ndarray | None,
-        potentials: Any,
-        cost: np.ndarray | None,
-        p: np.ndarray,
-        q: np.ndarray,
-        bounds: tuple[float, float],
-    ) -> Plan:
-        """Return the answer as a Plan between masses of sum 1; its bounds improve on `bounds`."""
-        if value is None:
+            raise TypeError(f"{name} returned a tuple: leave out `log`")
+        plan = answer if np.ndim(answer) == 2 else getattr(answer, "plan", None)
+        potentials = getattr(answer, "potentials", None)
+        # Between points, the cost matrix is needed only to evaluate a returned plan.
+        cost = make_cost() if plan is not None or not self.on_points else None
+        value = getattr(answer, "value", answer)
+        if plan is answer or value is None:
             value = np.vdot(plan, cost)  # type: ignore[arg-type]
         if not np.isfinite(value) or (plan is not None and not np.isfinite(plan).all()):
             raise FloatingPointError(
-                f"{self.function.__name__} of POT gives NaN or infinity: scale costs or points to a size of about 1, "
-                "raise the regularisation, or use solver='exact'"
+                f"{name} of POT gives NaN or infinity: scale costs or points to a size of about 1, raise the "
+                "regularisation, or use solver='exact'"
             )
         low, high = bounds
         if cost is not None:
             # Every plan with these marginals costs at least the optimal value, including the independent coupling p qᵀ.
             upper = p @ cost @ q if plan is None else np.vdot(rounded(plan, p, q), cost)
             high = min(high, float(upper))
-            low = min(max(low, self._lower(cost, p, q, plan, potentials)), high)
+            # Any v gives a lower bound: u becomes the largest feasible potentials for v, then v those for u.
+            starts = [np.zeros(q.size)]
+            if potentials is not None:
+                starts.append(np.nan_to_num(potentials[1]))
+            if plan is not None and self.options.get("reg"):
+                # An entropic plan P satisfies reg · log P + cost = u + v. The units of the potentials of POT depend on
+                # the function, so v is computed from P.
+                starts.append(p @ (cost + self.options["reg"] * np.log(np.maximum(plan, 1e-300))))
+            for v in starts:
+                u = (cost - v).min(axis=1)
+                low = max(low, dual_value(p, q, (u, (cost - u[:, None]).min(axis=0))))
+            low = min(low, high)
         rows, cols = (np.empty(0, np.int64), np.empty(0, np.int64)) if plan is None else np.nonzero(plan)
         mass = np.empty(0) if plan is None else plan[rows, cols]
         return Plan(float(value), rows, cols, mass, None, None, Status.APPROXIMATE, 0, self.name, (low, high))
-
-    def _lower(self, cost: np.ndarray, p: np.ndarray, q: np.ndarray, plan: np.ndarray | None, potentials: Any) -> float:
-        """Return the best lower bound of the exact value from the answer.
-
-        Any potentials v of the sinks give a lower bound: u becomes the largest feasible potentials for v, then v the
-        largest feasible potentials for u.
-        """
-        candidates = [np.zeros(q.size)]
-        if potentials is not None:
-            candidates.append(np.nan_to_num(potentials[1]))
-        if plan is not None and self.options.get("reg"):
-            # An entropic plan P satisfies reg · log P + cost = u + v. The units of the potentials of POT depend on
-            # the function, so v is computed from P.
-            candidates.append(p @ (cost + self.options["reg"] * np.log(np.maximum(plan, 1e-300))))
-        bounds = []
-        for v in candidates:
-            u = (cost - v).min(axis=1)
-            bounds.append(dual_value(p, q, (u, (cost - u[:, None]).min(axis=0))))
-        return max(bounds)
 
     def __str__(self) -> str:
         return f"POT({', '.join([self.function.__name__, *(f'{k}={v!r}' for k, v in self.options.items())])})"
@@ -156,11 +146,3 @@ def rounded(plan: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     missing_a, missing_b = np.maximum(a - plan.sum(axis=1), 0.0), np.maximum(b - plan.sum(axis=0), 0.0)
     total = missing_b.sum()
     return plan + missing_a[:, None] * (missing_b / total) if total > 0 else plan
-
-
-def moment_bounds(x: Cloud, y: Cloud) -> tuple[float, float]:
-    """Return bounds of the exact distance from means and variances (Jensen's inequality, independent coupling)."""
-    means = x.masses @ x.points, y.masses @ y.points
-    variances = (side.masses @ np.sum((side.points - m) ** 2, axis=1) for side, m in zip((x, y), means, strict=True))
-    shift = float(np.linalg.norm(means[0] - means[1]))
-    return shift, float(np.sqrt(shift**2 + sum(variances)))
