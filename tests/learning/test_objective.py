@@ -9,8 +9,7 @@ from groundmetric import Distributions, GroundMetric, pairwise_distances
 from groundmetric._internal.parallel import Threads
 from groundmetric.learning import Lasso
 from groundmetric.learning.labels import OrderedTarget
-from groundmetric.learning.objective import Adam, LinearModel, Objective
-from groundmetric.learning.penalties import resolve_penalty
+from groundmetric.learning.objective import Adam, LinearModel, Objective, resolve_penalty
 from groundmetric.learning.triplets import random_triplets
 
 N_FEATURES = 6

@@ -12,8 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import groundmetric as gm
 from groundmetric.learning import Lasso
 from groundmetric.learning.labels import ClassTarget, OrderedTarget, Supervision
-from groundmetric.learning.objective import Adam
-from groundmetric.learning.penalties import StrataVariance, has_vanished, resolve_penalty
+from groundmetric.learning.objective import Adam, StrataVariance, has_vanished, resolve_penalty
 
 W = np.random.default_rng(0).normal(size=(3, 5))
 PENALTIES = [Lasso(), resolve_penalty("group")]

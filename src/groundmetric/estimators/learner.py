@@ -41,8 +41,7 @@ from ..learning.labels import (
     resolve_target,
     supervision,
 )
-from ..learning.objective import DiagonalModel, LinearModel
-from ..learning.penalties import Penalty, has_vanished
+from ..learning.objective import DiagonalModel, LinearModel, Penalty, has_vanished
 from ..learning.training import (
     MIN_AGREEMENT,
     Checkpoint,

@@ -1,7 +1,7 @@
 """Learning a ground metric: labels, triplets, loss and penalties, the training loop and its options, checkpoints."""
 
 from .labels import Classes, Distances, Ordered, Survival
-from .penalties import Lasso, Penalty
+from .objective import Lasso, Penalty
 from .survival import survival_percentiles
 from .training import Checkpoint, EarlyStopping, Mapped, Nearest
 

@@ -21,14 +21,17 @@ from .objective import (
     Adam,
     LinearModel,
     Objective,
+    Penalty,
+    StrataVariance,
     discriminating_start,
     grouped,
+    has_vanished,
     mini_batches,
     nearest_agreement,
     nearest_candidates,
     random_start,
+    resolve_penalty,
 )
-from .penalties import Penalty, StrataVariance, has_vanished, resolve_penalty
 from .triplets import Triplets, nearest_triplets, random_triplets
 
 if TYPE_CHECKING:
