@@ -13,7 +13,7 @@ import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric._internal.validation import ParameterError
 from groundmetric.evaluation import Voting, folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.permutation import combined_p_value, prepare_test
+from groundmetric.evaluation.permutation import PreparedTest, combined_p_value
 
 from .methods import failing, means, oracle, tiny_cohort
 
@@ -119,7 +119,7 @@ def test_more_permutations_go_on_where_fewer_ended():
         seen.append(tuple(labels))
         return folds(labels, n_splits=3, random_state=0)
 
-    test = prepare_test(means(), D, y, cv=splits, random_state=0)
+    test = PreparedTest(means(), D, y, cv=splits, random_state=0)
     small = test.run(3)
     del seen[:]
     more = test.run(9)

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import TransportKNeighborsClassifier
 from groundmetric._internal.parallel import InterruptedWarning
-from groundmetric.evaluation.compare import Cohort, Protocol, Result, Task, attempt
+from groundmetric.evaluation.compare import Cohort, Task, attempt
+from groundmetric.evaluation.results import Protocol, Result
 from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_scores, scores, vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort
@@ -147,6 +149,6 @@ def test_an_interrupted_learner_interrupts_the_run():
 
 def test_results_are_plain_data():
     result = run(knowing(), clustering=True)
-    assert Result(**json.loads(json.dumps(result.to_dict()))) == result
+    assert Result(**json.loads(json.dumps(asdict(result)))) == result
     assert tuple(result.scores["distributions"]) == SCORES
-    assert set(result.seconds) == {"fit", "predict", "points", "clustering"}
+    assert result.seconds > 0.0

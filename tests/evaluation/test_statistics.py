@@ -29,8 +29,8 @@ def test_the_corrected_interval_is_nadeau_and_bengios():
 
 
 def test_without_overlap_it_is_students():
-    result = corrected_t(SCORES, 0.0, confidence=0.9)
-    expected = stats.t.interval(0.9, 4, loc=SCORES.mean(), scale=stats.sem(SCORES))
+    result = corrected_t(SCORES, 0.0)
+    expected = stats.t.interval(0.95, 4, loc=SCORES.mean(), scale=stats.sem(SCORES))
     assert_allclose([result.low, result.high], expected)
 
 

@@ -244,7 +244,7 @@ def _distances(comparison: Comparison, method: Any, cohort: Labelled) -> np.ndar
         return None
     train, _ = comparison.splits[0]
     labelled = Cohort(cohort.D, np.asarray(comparison.labels), np.asarray(comparison.classes), cohort.groups)
-    fitted = fit(method, cohort.D[train], labelled, train)
+    fitted = fit(method, labelled, train)
     return fitted.distances(cohort.D) if hasattr(fitted, "distances") else None
 
 

@@ -6,15 +6,13 @@ PERMANOVA of means has power for many weak differences, the mean over all standa
 differences of the same sign (a programme), and a likelihood ratio of sparse differences for a few strong ones. The
 first and the last exist for standard deviations, too.
 
-Any number of statistics may be combined: each is turned into a rank among all arrangements of the labels, ranks are
-combined, and the combination is ranked again among the same arrangements. Since the observed labels are one of the
-arrangements, the p-value is valid for any dependence between the statistics.
+Each statistic is turned into a rank among all arrangements of the labels, ranks are combined, and the combination is
+ranked again among the same arrangements. Since the observed labels are one of the arrangements, the p-value is valid
+for any dependence between the statistics.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,14 +20,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.parallel import progress_bar, run_in_threads, run_tasks
+from .._internal.parallel import progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import (
     NameIndex,
@@ -41,6 +38,7 @@ from .._internal.validation import (
     keyed_uniform,
     label_array,
     missing_values,
+    number_groups,
     real_array,
     unit_codes,
 )
@@ -49,16 +47,18 @@ from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.members import EuclideanView, replace_diagonal
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort, prepare_fit
 from ..estimators.predictor import EnsemblePredictor
-from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations
-from .compare import FixedSplits, Procedure, SharedProcedure, recorded_warnings, splitting_by
+from ..learning.splits import Split, as_splits, check_splits, folds, restricted_permutations, rounds_of
+from .compare import Cohort, fit, nearest_training, predict, recorded_warnings
+from .intervals import Predictions
 from .results import Protocol, Voting
+from .scores import score_codes
 
-# Permutations of the statistics of association, which need no fit, at least.
-_MIN_ASSOCIATION_PERMUTATIONS = 999
+STATISTICS = ("combined", "score", "association")
+SCORE, SEPARATION = "held-out score", "map separation"
+# Permutations of the statistics of association, which need no fit, at least; and of numbers of points.
+_MIN_ASSOCIATION_PERMUTATIONS, _N_PERMUTATIONS = 999, 999
 # Weights of the statistics of association and of the held-out score in a combined p-value.
 MERGE_WEIGHTS = (0.8, 0.2)
-# Threads up to which a test that can run in them does: more wait for each other, and processes take seconds to start.
-_MOST_THREADS = 2
 # Share of features that differ, and variance of their standardised differences, in the likelihood ratio.
 _SHARE, _VARIANCE = 0.1, 5.0
 # Degrees of freedom that the median variance is worth in moderated variances.
@@ -193,10 +193,9 @@ def permutation_test(
         Labels, of a `TransportRegressor` numbers; these, groups and strata go by name where they carry names.
     cv : int, callable, scikit-learn splitter, list of (train, test) or None, default=None
         Number of folds, a function of labels to a list of (train, test), or a splitter: made anew for every
-        arrangement; for a method with ``uses_labels = False``, a number of folds gives the same unstratified ones for
-        all. Or a list of (train, test), the same for all: it must not depend on `y` (that of `leave_one_out` does not),
-        else the stratification gives the data's own labels an advantage. None: 5 folds, or as many as the smallest
-        class allows, and at least 2.
+        arrangement (a method with ``uses_labels = False`` has the same unstratified folds for all). A list is the same
+        for all, and must not depend on `y`: its stratification would favour the observed labels. None: 5 folds, or as
+        many as the smallest class allows, and at least 2.
     groups : array-like of shape (n_distributions,) or None, default=None
         Outer group of each distribution: never on both sides of a split.
     strata : array-like of shape (n_distributions,) or None, default=None
@@ -210,8 +209,7 @@ def permutation_test(
     voting : Voting or None, default=None
         Votes of the nearest training distributions, for methods without `predict_proba`; None: ``Voting()``.
     n_jobs : int or None, default=None
-        Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual): in
-        processes, but two of an ensemble in threads, which need not be started.
+        Arrangements at the same time, in worker processes or on the cluster that joblib is configured for.
     random_state : int, RandomState or None, default=None
         Seed of the exchanges and of the folds.
     verbose : int, default=0
@@ -231,145 +229,86 @@ def permutation_test(
     0.05
     """
     check_number("n_permutations", n_permutations, low=1, whole=True)
-    test = prepare_test(
+    test = PreparedTest(
         method, D, y, cv=cv, groups=groups, strata=strata, statistic=statistic, voting=voting, random_state=random_state
     )  # fmt: skip
     return test.run(n_permutations, n_jobs=n_jobs, verbose=verbose)
 
 
-def prepare_test(
-    method: Any,
-    D: Any,
-    y: Any,
-    *,
-    cv: Any = None,
-    groups: Any = None,
-    strata: Any = None,
-    statistic: str = "combined",
-    voting: Voting | None = None,
-    random_state: Any = None,
-) -> PreparedTest:
-    """Return the test before any permutation: validated input, shared geometry, splits and neighbours."""
-    D = as_distributions(D)
-    groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
-    random = check_random_state(random_state)
-    procedure: Any
-    names: tuple[str, ...]
-    if statistic not in STATISTICS:
-        raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
-    if (ensemble := _ensemble_of(method, random)) is not None:
-        if cv is not None:
-            raise ParameterError("cv", cv, ", but an ensemble has held-out predictions without it")
-        score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
-        procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
-        codes, names = procedure.labels, (SCORE, SEPARATION)
-        exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
-    else:
-        labels = check_labels(y, D.name_index)
-        score = "balanced_accuracy"
-        protocol = Protocol.of(voting, points=False)
-        protocol.check(D)
-        classes, codes = np.unique(labels, return_inverse=True)
-        exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
-        shareable = not getattr(method, "uses_labels", True)
-        splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.name_index)
-        if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
-            check_splits(splitting(codes), labels, groups)
-        procedure, names = Procedure(method, D, classes, groups, splitting, protocol, score), (score,)
-        if shareable and isinstance(splitting, FixedSplits):
-            procedure = SharedProcedure.of(procedure)
-        statistic = "score"
-    _warn_of_few(exchange)
-    return PreparedTest(procedure, codes, exchange, score, names, statistic, random, threads=ensemble is not None)
+class PreparedTest:
+    """A permutation test that can be run again with more permutations; earlier results are kept.
 
-
-STATISTICS = ("combined", "score", "association")
-SCORE, SEPARATION = "held-out score", "map separation"
-
-
-class EnsembleProcedure:
-    """Statistics of an ensemble with permuted labels, on a shared geometry.
-
-    A call fits the ensemble to permuted `labels` (codes of classes or of survival times, or numbers) and returns its
-    held-out score and the separation of its map.
+    The parameters are those of `permutation_test`.
     """
 
-    def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
-        self.cohort, geometries, self.settings = prepare_fit(ensemble, D, y, groups, strata)
-        self.geometry = geometries[""]
-        target: Any = self.cohort.target
-        back = self.cohort.inverse
-        self.first: np.ndarray | None = None
-        if isinstance(target, Survival):
-            assert target.times is not None
-            pairs = np.column_stack([target.times.time, target.times.event])
-            _, self.first, codes = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-            self.labels = codes.reshape(-1)[back]
+    def __init__(
+        self, method: Any, D: Any, y: Any, *, cv: Any = None, groups: Any = None, strata: Any = None,
+        statistic: str = "combined", voting: Voting | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        D = as_distributions(D)
+        groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
+        if statistic not in STATISTICS:
+            raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
+        self.random = check_random_state(random_state)
+        self.procedure: Any
+        ensemble = _ensemble_of(method, self.random)
+        if ensemble is not None:
+            if cv is not None:
+                raise ParameterError("cv", cv, ", but an ensemble has held-out predictions without it")
+            self.score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
+            self.procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
+            self.labels, self.names, self.statistic = self.procedure.labels, (SCORE, SEPARATION), statistic
+            self.exchange = restricted_permutations(self.labels, groups, strata, names=D.name_index.names)
         else:
-            self.labels = (target.codes if isinstance(target, Classes) else target.values)[back]
-
-    def target(self, labels: np.ndarray) -> Any:
-        """Return the target of permuted labels."""
-        ordered = labels[self.cohort.order]
-        return self.cohort.target.relabelled(ordered if self.first is None else self.first[ordered])
-
-    def __call__(self, labels: np.ndarray) -> np.ndarray:
-        target = self.target(labels)
-        fitted = fit_cohort({"": self.geometry}, self.cohort, self.settings, target)
-        return np.array([fitted.score, separation(fitted.distances, target)])
-
-    @cached_property
-    def association(self) -> Association:
-        """Statistics that need no fit."""
-        ordered = self.labels[self.cohort.order]
-        return Association(self.geometry, ordered, self.cohort.groups, self.cohort.strata)
-
-
-@dataclass
-class PreparedTest:
-    """A permutation test that can be run again with more permutations; earlier results are kept."""
-
-    procedure: Callable[[np.ndarray], np.ndarray]
-    codes: np.ndarray
-    exchange: RestrictedPermutations
-    score: str
-    names: tuple[str, ...]  # of the statistics of the procedure, the score first
-    statistic: str  # one of `STATISTICS`
-    random: np.random.RandomState
-    threads: bool  # whether the procedure releases the GIL most of the time
-    drawn: list[np.ndarray] = field(default_factory=list)
-    answers: dict[bytes, tuple[np.ndarray, float]] = field(default_factory=dict)  # values and seconds, by arrangement
-
-    def __post_init__(self) -> None:
-        self._seed = self.random.randint(2**31)
+            self.score, self.names, self.statistic = "balanced_accuracy", ("balanced_accuracy",), "score"
+            labels, protocol = check_labels(y, D.name_index), Protocol.of(voting, D, points=False)
+            classes, self.labels = np.unique(labels, return_inverse=True)
+            self.exchange = restricted_permutations(self.labels, groups, strata, names=D.name_index.names)
+            shareable = not getattr(method, "uses_labels", True)
+            splits = _splits_of_labels(cv, labels, groups, self.random.randint(2**31), shareable, D.name_index)
+            if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without a class, too
+                check_splits(splits(labels) if callable(splits) else splits, labels, groups)
+            self.procedure = Procedure(method, Cohort(D, labels, classes, groups), splits, shareable, protocol)
+        if self.exchange.arrangements < 20:
+            warnings.warn(
+                f"there are only {self.exchange.arrangements} arrangements of labels among {self.exchange.among}: for "
+                f"any number of permutations, the smallest p-value to expect is about "
+                f"{1 / self.exchange.arrangements:.2g}; give more distributions or groups, or coarser strata",
+                UserWarning,
+                stacklevel=3,
+            )
+        self.seed = self.random.randint(2**31)  # of the statistics of association
+        self.drawn: list[np.ndarray] = []
+        self.answers: dict[bytes, tuple[np.ndarray, float]] = {}  # statistics and seconds, by arrangement
 
     def run(self, n_permutations: int, *, n_jobs: int | None = None, verbose: int = 0) -> PermutationTest:
         """Rank the statistics of the observed labels among those of permuted labels."""
-        associated = self._association(n_permutations) if self.statistic != "score" else None
-        if self.statistic == "association":
-            assert associated is not None
-            scores = combined_scores(associated, list(WEIGHTS.values()))
-            return self._result(
-                scores[0], scores[1:], float(rank_p_values(scores)[0]), _p_values(associated), "association",
-                tuple(WEIGHTS),
-            )  # fmt: skip
-        table = self._refits(n_permutations, n_jobs, verbose)
-        p_values = dict(zip(self.names, [combined_p_value(column[:, None]) for column in table.T], strict=True))
-        p, combined = p_values[self.names[0]], self.names[:1]
-        if associated is not None:
-            p_values |= _p_values(associated)
-            merged = merged_p_value([combined_p_value(associated, list(WEIGHTS.values())), p], MERGE_WEIGHTS)
-            p, combined = max(merged, 1.0 / (n_permutations + 1)), (*combined, *WEIGHTS)
-        return self._result(table[0, 0], table[1:, 0], p, p_values, self.score, combined)
-
-    def _result(
-        self, statistic: float, null: np.ndarray, p: float, p_values: dict[str, float], score: str,
-        combined: tuple[str, ...],
-    ) -> PermutationTest:  # fmt: skip
+        p_values: dict[str, float] = {}
+        combined: tuple[str, ...] = ()
+        score = self.score
+        if self.statistic != "association":
+            table = self._refits(n_permutations, n_jobs, verbose)
+            p_values = {
+                name: combined_p_value(column[:, None]) for name, column in zip(self.names, table.T, strict=True)
+            }
+            values, p, combined = table[:, 0], p_values[self.names[0]], self.names[:1]
+        if self.statistic != "score":
+            drawn = self.exchange.sample(
+                max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), np.random.RandomState(self.seed)
+            )
+            table = np.array([self.procedure.association.statistics(self.procedure.target(row)) for row in drawn])
+            p_values |= {name: combined_p_value(column[:, None]) for name, column in zip(WEIGHTS, table.T, strict=True)}
+            combined = (*combined, *WEIGHTS)
+            scores = combined_scores(table, list(WEIGHTS.values()))
+            p_association = float(rank_p_values(scores)[0])
+            if self.statistic == "association":
+                values, p, score = scores, p_association, "association"
+            else:
+                p = max(merged_p_value([p_association, p], MERGE_WEIGHTS), 1.0 / (n_permutations + 1))
         seconds = [seconds for _, seconds in self.answers.values()]
         return PermutationTest(
-            statistic=float(statistic),
-            null=null,
+            statistic=float(values[0]),
+            null=values[1:],
             p=p,
             score=score,
             exchanged=self.exchange.among,
@@ -379,48 +318,28 @@ class PreparedTest:
             combined=combined,
         )
 
-    def _association(self, n_permutations: int) -> np.ndarray:
-        """Return the statistics of association of the observed and of permuted labels, a row each."""
-        procedure = self.procedure
-        assert isinstance(procedure, EnsembleProcedure)
-        random = np.random.RandomState(self._seed)
-        drawn = self.exchange.sample(max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), random)
-        return np.array([procedure.association.statistics(procedure.target(labels)) for labels in drawn])
-
     def _refits(self, n_permutations: int, n_jobs: int | None, verbose: int) -> np.ndarray:
         """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
-        key = self.codes.tobytes()
+        key = self.labels.tobytes()
         if key not in self.answers:  # first and in this process: an error is raised at once
             with recorded_warnings():
-                self.answers[key] = _timed(self.procedure, self.codes)
+                self.answers[key] = _timed(self.procedure, self.labels)
         observed = self.answers[key][0]
         if np.isnan(observed).any():
             raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
         while len(self.drawn) < n_permutations:
             self.drawn.append(self.exchange.draw(self.random))
         drawn = self.drawn[:n_permutations]
-        self._answer(drawn, n_jobs, verbose)
+        # A repeated arrangement is computed once.
+        missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
+        keys = list(missing)
+        with progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar:
+            for number, answer in run_tasks(partial(_attempted, self.procedure), list(missing.values()), n_jobs):
+                self.answers[keys[number]] = answer
+                bar.update()
         failed = np.full(observed.size, np.nan)  # treated as hits
         null = [self.answers[labels.tobytes()][0] for labels in drawn]
         return np.vstack([observed, *(failed if np.ndim(row) == 0 else row for row in null)])
-
-    def _answer(self, drawn: list[np.ndarray], n_jobs: int | None, verbose: int) -> None:
-        """Compute the statistics of new arrangements; a repeated arrangement is computed once."""
-        missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
-        in_threads = self.threads and 1 < joblib.effective_n_jobs(n_jobs) <= _MOST_THREADS
-        attempted = partial(_attempted, self.procedure, os.getpid() if in_threads else None)
-        keys, run = list(missing), run_in_threads if in_threads else run_tasks
-        with (
-            recorded_warnings() if in_threads else contextlib.nullcontext(),
-            progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar,
-        ):
-            for number, answer in run(attempted, list(missing.values()), n_jobs):
-                self.answers[keys[number]] = answer
-                bar.update()
-
-
-def _p_values(table: np.ndarray) -> dict[str, float]:
-    return {name: float(rank_p_values(column)[0]) for name, column in zip(WEIGHTS, table.T, strict=True)}
 
 
 def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnsemble | None:
@@ -436,37 +355,117 @@ def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnse
     return ensemble.set_params(random_state=random.randint(2**31) if seed is None else seed)
 
 
-def _warn_of_few(exchange: RestrictedPermutations) -> None:
-    if exchange.arrangements < 20:
-        warnings.warn(
-            f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: for any number of "
-            f"permutations, the smallest p-value to expect is about {1 / exchange.arrangements:.2g}; give more "
-            "distributions or groups, or coarser strata",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def _timed(procedure: Callable[[np.ndarray], np.ndarray], codes: np.ndarray) -> tuple[np.ndarray, float]:
+def _timed(procedure: Callable[[np.ndarray], Any], labels: np.ndarray) -> tuple[np.ndarray, float]:
     start = time.perf_counter()
-    value = np.atleast_1d(procedure(codes))
+    value = np.atleast_1d(procedure(labels))
     return value, time.perf_counter() - start
 
 
-def _attempted(
-    procedure: Callable[[np.ndarray], np.ndarray], recorder: int | None, codes: np.ndarray
-) -> tuple[Any, float]:
-    """Return NaN where the method fails with these labels.
+def _attempted(procedure: Callable[[np.ndarray], Any], labels: np.ndarray) -> tuple[Any, float]:
+    """Return NaN where the method fails with these labels."""
+    with recorded_warnings():
+        try:
+            return _timed(procedure, labels)
+        except MemoryError:
+            raise
+        except Exception:
+            return np.nan, np.nan
 
-    Warnings are recorded here, unless the process `recorder` does so around its threads, which cannot do it each.
+
+class EnsembleProcedure:
+    """Statistics of an ensemble with permuted labels, on a shared geometry.
+
+    A call fits the ensemble to permuted `labels` (codes of classes or of survival times, or numbers) and returns its
+    held-out score and the separation of its map; both use the permuted labels only.
     """
-    try:
-        with contextlib.nullcontext() if os.getpid() == recorder else recorded_warnings():
-            return _timed(procedure, codes)
-    except MemoryError:
-        raise
-    except Exception:
-        return np.nan, np.nan
+
+    def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
+        self.cohort, geometries, self.settings = prepare_fit(ensemble, D, y, groups, strata)
+        self.geometry = geometries[""]
+        target: Any = self.cohort.target
+        self.first: np.ndarray | None = None  # a patient with each survival time
+        if isinstance(target, Survival):
+            assert target.times is not None
+            pairs = np.column_stack([target.times.time, target.times.event])
+            _, self.first, codes = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+            labels = codes.reshape(-1)
+        else:
+            labels = target.codes if isinstance(target, Classes) else target.values
+        self.labels = labels[self.cohort.inverse]
+
+    def target(self, labels: np.ndarray) -> Any:
+        """Return the target of permuted labels."""
+        ordered = labels[self.cohort.order]
+        return self.cohort.target.relabelled(ordered if self.first is None else self.first[ordered])
+
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
+        target = self.target(labels)
+        fitted = fit_cohort({"": self.geometry}, self.cohort, self.settings, target)
+        return np.array([fitted.score, separation(fitted.distances, target)])
+
+    @cached_property
+    def association(self) -> Association:
+        """Statistics that need no fit."""
+        return Association(self.geometry, self.labels[self.cohort.order], self.cohort.groups, self.cohort.strata)
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """Function from codes of permuted labels to the held-out balanced accuracy: split, fit, predict.
+
+    Fits and splits use the permuted labels of the training sets, the score those of the test sets.
+    """
+
+    method: Any
+    cohort: Cohort
+    splits: list[Split] | Callable[[np.ndarray], list[Split]]  # a list does not depend on labels
+    shareable: bool  # whether the method ignores labels
+    protocol: Protocol
+
+    def __call__(self, codes: np.ndarray) -> float:
+        data, protocol = self.cohort, self.protocol
+        cohort = Cohort(data.D, data.classes[codes], data.classes, data.groups)
+        splits = self.splits(cohort.labels) if callable(self.splits) else self.splits
+        tables = []
+        for at, (train, test) in enumerate(splits):
+            if self.shareable and not callable(self.splits):
+                tables.append(protocol.votes(self.neighbors[at], codes[train], data.classes.size))
+            else:
+                tables.append(predict(fit(self.method, cohort, train), cohort, protocol, train, test))
+        rounds = rounds_of(splits, codes.size)
+        if rounds is not None:
+            units = np.arange(codes.size)
+            predictions = Predictions.of(codes, units, splits, rounds, tables, n_classes=data.classes.size)
+            return predictions.pooled("balanced_accuracy")
+        scores = [score_codes(codes[test], table) for (_, test), table in zip(splits, tables, strict=True)]
+        return float(np.nanmean([score["balanced_accuracy"] for score in scores]))
+
+    @cached_property
+    def neighbors(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Neighbours of the test distributions of each split, for a method that ignores labels: found once."""
+        assert not callable(self.splits)
+        cohort, protocol = self.cohort, self.protocol
+        return [nearest_training(fit(self.method, cohort, split[0]), cohort, protocol, *split) for split in self.splits]
+
+
+def _splits_of_labels(
+    cv: Any, labels: np.ndarray, groups: Any, seed: int, shareable: bool, name_index: NameIndex
+) -> list[Split] | Callable[[np.ndarray], list[Split]]:
+    """Return splits that are the same for all arrangements as a list, otherwise as a function of the labels."""
+    if cv is None or isinstance(cv, int | np.integer):
+        units = unit_codes(groups, labels.size)
+        least = min(np.unique(units[labels == label]).size for label in np.unique(labels))
+        n_splits = max(2, min(5, least)) if cv is None else int(cv)
+        if not shareable:
+            return partial(folds, groups=groups, n_splits=n_splits, random_state=seed)
+        from sklearn.model_selection import GroupKFold, KFold  # few need them, and they load slowly
+
+        kind = KFold if groups is None else GroupKFold
+        splitter = kind(n_splits, shuffle=True, random_state=seed)
+        return list(splitter.split(labels, groups=number_groups(groups, labels.size)))
+    if hasattr(cv, "split") or callable(cv):
+        return lambda labels: as_splits(cv, labels, groups, name_index)
+    return as_splits(cv, labels, groups, name_index)
 
 
 class Association:
@@ -611,9 +610,6 @@ def merged_p_value(p: Sequence[float], weights: Sequence[float]) -> float:
     values = np.asarray(p, dtype=np.float64)
     score = float(np.average(np.tan((0.5 - np.minimum(values, 0.99)) * np.pi), weights=weights))
     return float(min(max(0.5 - np.arctan(score) / np.pi, 0.0), 1.0))
-
-
-_N_PERMUTATIONS = 999
 
 
 @dataclass(frozen=True)

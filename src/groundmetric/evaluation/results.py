@@ -15,11 +15,11 @@ from .._internal import tables
 from .._internal.tables import plain, score_name
 from .._internal.validation import check_class_weight, check_number, unit_codes
 from ..distributions import Distributions, resolve_n_points, with_equal_points
-from ..estimators.neighbors import check_weights
+from ..estimators.neighbors import check_weights, class_shares
 from ..learning.splits import Split, rounds_of
 from . import intervals
 from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t
-from .scores import CLUSTERING, SCORES, encode, score_codes, score_counts
+from .scores import CLUSTERING, SCORES, encode
 
 OK, OUT_OF_MEMORY, ERROR = "ok", "OOM", "error"
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
@@ -74,25 +74,30 @@ class Protocol(Voting):
     clustering: bool = False
 
     @classmethod
-    def of(cls, voting: Voting | None, **options: Any) -> Protocol:
-        return cls(**asdict(voting or Voting()), **options)
-
-    def check(self, D: Distributions) -> None:
-        check_weights(self.weights)
-        check_class_weight(self.class_weight)
-        check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
-        check_number("n_point_neighbors", self.n_point_neighbors, low=1, whole=True)
-        resolve_n_points(self.n_points, D)
-        if self.max_points is not None:
-            check_number("max_points", self.max_points, low=2, whole=True)
+    def of(cls, voting: Voting | None, D: Distributions, **options: Any) -> Protocol:
+        """Return a validated protocol for a cohort."""
+        protocol = cls(**asdict(voting or Voting()), **options)
+        check_weights(protocol.weights)
+        check_class_weight(protocol.class_weight)
+        check_number("n_neighbors", protocol.n_neighbors, low=1, whole=True)
+        check_number("n_point_neighbors", protocol.n_point_neighbors, low=1, whole=True)
+        resolve_n_points(protocol.n_points, D)
+        if protocol.max_points is not None:
+            check_number("max_points", protocol.max_points, low=2, whole=True)
+        return protocol
 
     def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
         """Return a part of a cohort with equal numbers of points, by which distances are computed."""
         return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
 
     def among(self, codes: np.ndarray) -> np.ndarray | None:
-        """Return the classes whose frequencies balance the votes; None without balancing."""
+        """Return the training classes whose frequencies balance the votes; None without balancing."""
         return None if self.class_weight is None else codes
+
+    def votes(self, neighbors: tuple[np.ndarray, np.ndarray], codes: np.ndarray, n_classes: int) -> np.ndarray:
+        """Return the votes of neighbours (their distances and indices) with the training labels `codes`."""
+        nearest, indices = neighbors
+        return class_shares(nearest, codes[indices], n_classes, self.weights, among=self.among(codes))
 
 
 @dataclass
@@ -103,54 +108,18 @@ class Result:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by level and name
     probabilities: list[list[float]] = field(default_factory=list)  # a row per test distribution, a column per class
     point_counts: list[list[int]] = field(default_factory=list)  # points of each distribution predicted as each class
-    seconds: dict[str, float] = field(default_factory=dict)  # of the steps "fit", "predict", "points", "clustering"
+    seconds: float = 0.0
     notes: list[str] = field(default_factory=list)  # warnings of the method
-
-    to_dict = asdict
 
     @property
     def outcome(self) -> str:
         """The status without its message: "ok", "OOM" or "error"."""
-        return self.status if self.status in (OK, OUT_OF_MEMORY) else ERROR
+        return self.status.partition(":")[0]
 
 
 def split_scores(results: list[Result], score: str, level: str) -> np.ndarray:
-    """Return the score of each split; NaN if it is not defined."""
+    """Return the score of each split; NaN if it is not defined (None in plain data)."""
     return np.array([result.scores.get(level, {}).get(score, np.nan) for result in results], dtype=np.float64)
-
-
-def pooled(
-    codes: np.ndarray,
-    splits: list[Split],
-    rounds: np.ndarray,
-    results: list[Result],
-    score: str,
-    level: str,
-    n_classes: int,
-) -> float:
-    """Return the score of pooled predictions, averaged over rounds, without distributions whose split failed.
-
-    The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for small test
-    sets. It is biased downwards if leaving a distribution out removes a vote for its class.
-    """
-    tables = np.zeros((int(rounds.max()) + 1, codes.size, n_classes))
-    predicted = np.zeros(tables.shape[:2])
-    for (_, test), at, result in zip(splits, rounds, results, strict=True):
-        rows = result.probabilities if level == "distributions" else result.point_counts
-        if result.status == OK and rows:
-            tables[at, test], predicted[at, test] = rows, 1.0
-    scores: Any = score_codes if level == "distributions" else score_counts
-    pairs = zip(tables, predicted, strict=True)
-    return float(np.mean([scores(codes, table, weights).get(score, np.nan) for table, weights in pairs]))
-
-
-def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score: str, n_classes: int) -> float:
-    """Return the score of pooled predictions if the test sets make up the cohort, else the mean over splits."""
-    rounds = rounds_of(splits, codes.size)
-    if rounds is not None:
-        return pooled(codes, splits, rounds, results, score, "distributions", n_classes)
-    values = split_scores(results, score, "distributions")
-    return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else np.nan
 
 
 @dataclass(repr=False)
@@ -190,8 +159,8 @@ class Comparison:
     >>> comparison = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
     >>> comparison
     Comparison(Euclidean; 3 splits of 30 distributions)
-    >>> comparison.status("Euclidean"), comparison.levels
-    ('ok', ['distributions'])
+    >>> comparison.estimate("Euclidean").how
+    'Wilson'
     """
 
     names: list[Hashable]
@@ -277,8 +246,8 @@ class Comparison:
         plain = corrected_t(split_scores(self.results[method], score, level), self._test_share)
         if not self._is_counted(score, level):
             return plain if self._varies(score, level) else Estimate(plain.value, plain.sd, np.nan, np.nan, "")
-        value = plain.value if self.rounds is None else self._pooled_score(method, score, level)
         predictions = self._predictions(method, level)
+        value = plain.value if self.rounds is None else predictions.pooled(score)
         if not np.isfinite(value) or not predictions.several_units:
             return Estimate(value, plain.sd, np.nan, np.nan, "")
         return Estimate(value, plain.sd, *intervals.interval(predictions, score, value), "Wilson")
@@ -312,7 +281,7 @@ class Comparison:
             defined = np.isfinite(first - second)
             values = (first[defined].mean(), second[defined].mean()) if defined.any() else (np.nan, np.nan)
         else:
-            values = self._pooled_score(one, score, level, ran), self._pooled_score(other, score, level, ran)
+            values = parts[0].pooled(score), parts[1].pooled(score)
         value = float(values[0] - values[1])
         if not np.isfinite(value) or not parts[0].several_units:
             return Difference(value, np.nan, np.nan, np.nan, "")
@@ -367,7 +336,7 @@ class Comparison:
         others = [method for method in self.methods if method != reference] if others is None else list(others)
         values = {method: self.estimate(method, score).value for method in others}
         best = max(others, key=lambda method: -np.inf if np.isnan(values[method]) else values[method])
-        difference, p = self.difference(reference, best, score), self.against(reference, score)[best][1]
+        difference, p = self.against(reference, score)[best]
         text = f"best baseline {best} ({score_name(score)} {tables.number(values[best])})"
         return f"{text}: {lead_in_words(reference, difference.value, difference.low, difference.high, p)}"
 
@@ -386,15 +355,13 @@ class Comparison:
             the distribution; if 0, probabilities are NaN and `predicted` is None.
         """
         self._check("accuracy", "distributions", method)
-        total, tested = np.zeros((len(self.labels), len(self.classes))), np.zeros(len(self.labels), int)
-        for (_, test), result in zip(self.splits, self.results[method], strict=True):
-            if result.status == OK:
-                total[test] += result.probabilities
-                tested[test] += 1
-        seen = tested > 0
-        mean = np.where(seen[:, None], total / np.maximum(tested, 1)[:, None], np.nan)
-        predicted = np.full(len(self.labels), None, dtype=object)
-        predicted[seen] = [self.classes[c] for c in mean[seen].argmax(axis=1)]
+        predictions = self._predictions(method, "distributions")
+        assert predictions.probabilities is not None
+        tested = predictions.counts.sum(axis=(0, 2)).astype(int)
+        mean = np.full(predictions.counts.shape[1:], np.nan)
+        mean[tested > 0] = predictions.probabilities.sum(axis=0)[tested > 0] / tested[tested > 0, None]
+        predicted = np.full(tested.size, None, dtype=object)
+        predicted[tested > 0] = [self.classes[c] for c in mean[tested > 0].argmax(axis=1)]
         return {"probabilities": mean, "predicted": predicted, "tested": tested}
 
     def seconds(self, method: str) -> float:
@@ -410,7 +377,7 @@ class Comparison:
         float
             Seconds, over splits where the method did not fail; NaN where it failed on all.
         """
-        times = [sum(result.seconds.values()) for result in self.results[method] if result.status == OK]
+        times = [result.seconds for result in self.results[method] if result.status == OK]
         return float(np.mean(times)) if times else np.nan
 
     def to_dict(self) -> dict[str, Any]:
@@ -437,14 +404,10 @@ class Comparison:
         Comparison
             The same comparison.
         """
-        content = dict(content)
-        content["splits"] = [(np.array(train), np.array(test)) for train, test in content["splits"]]
-        content["results"] = {
-            name: [Result(**{**row, "scores": _with_nan(row["scores"])}) for row in rows]
-            for name, rows in content["results"].items()
-        }
-        content["protocol"] = Protocol(**content["protocol"])
-        return cls(**content)
+        splits = [(np.array(train), np.array(test)) for train, test in content["splits"]]
+        results = {name: [Result(**row) for row in rows] for name, rows in content["results"].items()}
+        protocol = Protocol(**content["protocol"])
+        return cls(**{**content, "splits": splits, "results": results, "protocol": protocol})
 
     def to_markdown(self, reference: str | None = None, score: str = "balanced_accuracy") -> str:
         """Return tables of all scores, and of the reference against every other method.
@@ -461,13 +424,27 @@ class Comparison:
         str
             Markdown.
         """
+        reference = self.methods[0] if reference is None else reference
         parts = []
         for level in self.levels or ["distributions"]:  # a table of failures, where all failed
-            parts.append(f"## {_TITLES[level]}\n\n{_level_table(self, level)}")
+            names, rows = LEVELS[level], []
+            for method, results in self.results.items():
+                cells = [_format_estimate(self.estimate(method, name, level)) for name in names]
+                outcomes = [result.outcome for result in results]
+                if OK not in outcomes:
+                    cells = [_counted(outcomes), *[""] * (len(names) - 1)]
+                rows.append([method, *cells, tables.number(self.seconds(method), 1)])
+            head = ["method", *map(score_name, names), "seconds per split"]
+            parts.append(f"## {_TITLES[level]}\n\n{tables.markdown(head, rows)}")
             if level in ("distributions", "points") and len(self.methods) > 1:
-                parts.append(_paired_table(self, reference, score, level))
-        notes = [*_how_to_read(self), *self.notes, *_failures(self)]
-        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
+                rows = [
+                    [method, *_format_difference(lead), tables.p_value(lead.p), tables.p_value(adjusted)]
+                    for method, (lead, adjusted) in self.against(reference, score, level).items()
+                ]
+                title = f"### {reference} against each, {score_name(score)} of {level}"
+                head = ["method", "difference", "95% interval", "p", "p (Holm)"]
+                parts.append(f"{title}\n\n{tables.markdown(head, rows)}")
+        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in self._remarks())]) + "\n"
 
     def to_csv(self, path: str | Path) -> None:
         """Write a row per method and split, a column per score.
@@ -481,11 +458,37 @@ class Comparison:
         head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
         rows = []
         for method, results in self.results.items():
+            values = np.array([split_scores(results, score, level) for level, score in columns])
             for split, (result, (train, test)) in enumerate(zip(results, self.splits, strict=True)):
-                values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
-                about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
-                rows.append([*about, *values])
+                about = [method, split, result.status, train.size, test.size, f"{result.seconds:.3f}"]
+                rows.append([*about, *values[:, split].tolist()])
         tables.write_csv(path, head, rows)
+
+    def _remarks(self) -> Iterable[str]:
+        """Yield how to read the tables, the notes, the estimators, failures and warnings of methods."""
+        votes = "weighted by one over the distance" if self.protocol.weights == "distance" else "with equal votes"
+        units = "distributions" if self.groups is None else "outer groups"
+        yield (
+            f"k-NN {votes}, k = {self.protocol.n_neighbors} among distributions, {self.protocol.n_point_neighbors} "
+            "among points"
+        )
+        if self.rounds is None:
+            yield f"mean ± SD over {len(self.splits)} shuffled splits [95% interval]"
+        else:
+            yield f"score of the pooled predictions of {len(self.splits)} splits ± SD over splits [95% interval]"
+        yield (
+            f"intervals cover the score on new {units} from the same population, of the method trained on cohorts of "
+            f"the size of the training parts (Wilson's interval for the effective number of {units}, widened because "
+            "the training parts are samples too)"
+        )
+        yield from (f"{method} is {estimator}" for method, estimator in self.estimators.items())
+        yield from self.notes
+        for method, results in self.results.items():
+            if self.status(method) != OK:
+                yield f"{method}: {self.status(method)}"
+            warned = dict.fromkeys(note for result in results if result.status == OK for note in result.notes)
+            if warned:
+                yield f"{method} warned: {'; '.join(warned)}"
 
     def _check(self, score: str, level: str, *methods: str) -> None:
         if level not in LEVELS:
@@ -509,38 +512,18 @@ class Comparison:
     def _test_share(self) -> float:
         return float(np.mean([test.size / train.size for train, test in self.splits]))
 
-    @functools.cached_property
-    def _codes(self) -> np.ndarray:
-        return encode(self.labels, self.classes)
-
-    @functools.cached_property
-    def _units(self) -> np.ndarray:
-        """Independent units: outer groups if given, else distributions."""
-        return unit_codes(self.groups, len(self.labels))
-
     def _predictions(self, method: str, level: str, ran: list[bool] | None = None) -> Predictions:
-        """Return the predictions of a method in the selected splits, by round (shuffled splits: by split)."""
+        """Return the held-out predictions in the selected splits, by round (shuffled splits: by split)."""
+        tables = [
+            (result.probabilities if level == "distributions" else result.point_counts)
+            if result.status == OK and (ran is None or ran[split])
+            else []
+            for split, result in enumerate(self.results[method])
+        ]
         rounds = np.arange(len(self.splits)) if self.rounds is None else self.rounds
-        shape = (int(rounds.max()) + 1, len(self.labels), len(self.classes))
-        counts, probabilities = np.zeros(shape), np.zeros(shape)
-        chosen = [True] * len(self.splits) if ran is None else ran
-        for (_, test), at, result, use in zip(self.splits, rounds, self.results[method], chosen, strict=True):
-            if not use or result.status != OK:
-                continue
-            if level == "points":
-                counts[at, test] = result.point_counts or 0.0
-            else:
-                probabilities[at, test] = result.probabilities
-                counts[at, test, probabilities[at, test].argmax(axis=1)] = 1.0
-        share = float(np.mean([np.unique(self._units[test]).size for _, test in self.splits])) / (self._units.max() + 1)
-        return Predictions(self._codes, self._units, counts, probabilities if level == "distributions" else None, share)
-
-    def _pooled_score(self, method: str, score: str, level: str, ran: list[bool] | None = None) -> float:
-        """Return the score of the pooled predictions of a method for the selected splits."""
-        assert self.rounds is not None
-        chosen = [True] * len(self.splits) if ran is None else ran
-        results = [r if c else Result("not counted") for r, c in zip(self.results[method], chosen, strict=True)]
-        return pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
+        codes, units = encode(self.labels, self.classes), unit_codes(self.groups, len(self.labels))
+        n_classes = len(self.classes)
+        return Predictions.of(codes, units, self.splits, rounds, tables, n_classes=n_classes, points=level == "points")
 
 
 def _counted(outcomes: list[str]) -> str:
@@ -551,62 +534,6 @@ def _counted(outcomes: list[str]) -> str:
     if list(counts.values()) == [len(outcomes)]:
         return outcomes[0]
     return "; ".join(f"{outcome} in {count} of {len(outcomes)} splits" for outcome, count in counts.items())
-
-
-def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    return {
-        level: {name: np.nan if value is None else value for name, value in row.items()}
-        for level, row in scores.items()
-    }
-
-
-def _level_table(comparison: Comparison, level: str) -> str:
-    names = LEVELS[level]
-    rows = []
-    for method in comparison.methods:
-        cells = [_format_estimate(comparison.estimate(method, name, level)) for name in names]
-        outcomes = [result.outcome for result in comparison.results[method]]
-        if OK not in outcomes:
-            cells = [_counted(outcomes), *[""] * (len(names) - 1)]
-        rows.append([method, *cells, tables.number(comparison.seconds(method), 1)])
-    return tables.markdown(["method", *map(score_name, names), "seconds per split"], rows)
-
-
-def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
-    reference = comparison.methods[0] if reference is None else reference
-    rows = []
-    for method, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([method, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
-    title = f"{reference} against each, {score_name(score)} of {level}"
-    return f"### {title}\n\n" + tables.markdown(["method", "difference", "95% interval", "p", "p (Holm)"], rows)
-
-
-def _how_to_read(comparison: Comparison) -> Iterable[str]:
-    protocol = comparison.protocol
-    votes = "weighted by one over the distance" if protocol.weights == "distance" else "with equal votes"
-    units = "distributions" if comparison.groups is None else "outer groups"
-    yield f"k-NN {votes}, k = {protocol.n_neighbors} among distributions, {protocol.n_point_neighbors} among points"
-    if comparison.rounds is None:
-        yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95% interval]"
-    else:
-        yield f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits [95% interval]"
-    yield (
-        f"intervals cover the score on new {units} from the same population, of the method trained on cohorts of the "
-        f"size of the training parts (Wilson's interval for the effective number of {units}, widened because the "
-        "training parts are samples too)"
-    )
-    for method, estimator in comparison.estimators.items():
-        yield f"{method} is {estimator}"
-
-
-def _failures(comparison: Comparison) -> Iterable[str]:
-    for method in comparison.methods:
-        status = comparison.status(method)
-        if status != OK:
-            yield f"{method}: {status}"
-        warned = dict.fromkeys(n for r in comparison.results[method] if r.status == OK for n in r.notes)
-        if warned:
-            yield f"{method} warned: {'; '.join(warned)}"
 
 
 def lead_in_words(name: str, value: float, low: float, high: float, p: float | None) -> str:

@@ -54,7 +54,7 @@ from ..evaluation import Comparison, Voting, compare, folds
 from ..evaluation.compare import Cohort as Folds
 from ..evaluation.compare import fit, recorded_warnings
 from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2_estimate
-from ..evaluation.permutation import prepare_test
+from ..evaluation.permutation import PreparedTest
 from ..evaluation.results import Result, lead_in_words
 from ..evaluation.scores import encode, score_codes
 from ..learning.splits import Split
@@ -485,7 +485,7 @@ def _score_numbers(cohort: Cohort, steps: Steps) -> dict[str, Any]:
         for name, method in baselines.standard("ordered", annotation=cohort.annotation).items():
             started, predicted[titles[name]] = time.monotonic(), np.empty(len(numbers))
             for train, test in splits:
-                fitted = fit(_in_folds(method, cohort), data.D[train], data, train)
+                fitted = fit(_in_folds(method, cohort), data, train)
                 predicted[titles[name]][test] = fitted.predict(data.D[test])
             seconds[titles[name]] = (time.monotonic() - started) / len(splits)
     leads = {name: r2_difference(numbers, predicted[LEARNED], values, units) for name, values in predicted.items()}
@@ -622,11 +622,11 @@ def permutation_test(cohort: Cohort, permutations: int, steps: Steps) -> dict[st
             run, read = cohort.run, cohort.read
             if run.results is not None:
                 ensemble, y = cohort.learner(max_points=TEST_CELLS), cohort.numbers if run.is_ordered else read.y
-                test = prepare_test(
+                test = PreparedTest(
                     ensemble, cohort.metric_features, y, groups=read.groups, strata=cohort.strata, random_state=0
                 )
             else:
-                test = prepare_test(
+                test = PreparedTest(
                     _in_folds(cohort.learner(), cohort), read.D, read.y, cv=len(cohort.splits), groups=read.groups,
                     voting=cohort.voting, random_state=0,
                 )  # fmt: skip
