@@ -11,9 +11,9 @@ from scipy.spatial.distance import cdist, squareform
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from ..distributions import Distributions, as_distributions
+from ..distributions import as_distributions
 from ..metrics.base import Cost, GroundMetric
-from .flows import annotation_of, classes_of, feature_names, frame, metric_of, pair_costs
+from .flows import Bag, Shipments, annotation_of, by_kind, classes_of, feature_names, frame, metric_of, pair_costs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -134,7 +134,7 @@ def canonical_axes(
     W and RW are the same metric for every rotation R, so single rows of a learned W have no meaning. The axes are the
     principal axes of the projected points, which are uncorrelated, sorted by their share of the transport between
     classes. The largest loading of each is positive. With Manhattan costs a rotation is another metric: the axes are
-    the learned components, with this order and sign.
+    the learned components in this order.
 
     Parameters
     ----------
@@ -172,53 +172,53 @@ def canonical_axes(
     D = as_distributions(D)
     metric = metric_of(metric, D)
     classes, codes = classes_of(y, D)
-    kinds = annotation_of(D, annotation)
-    rotated, variance = principal_rotation(metric, D)
-    variances = D.moments(weighted=False)[1] if metric.variances is None else metric.variances
-    loadings = rotated.components * np.sqrt(variances)
+    values, kinds = annotation_of(D, annotation)
+    # Every distribution has the same weight in the variances, and labels are not used for the rotation.
+    z, weights = metric.project(D), D.weights / len(D)
+    centred = z - weights @ z
+    if metric.cost is Cost.MANHATTAN:
+        variance = weights @ centred**2
+        order = np.argsort(-variance, kind="stable")
+        components, variance = metric.components[order], variance[order]
+    else:
+        variance, axes = np.linalg.eigh((centred * weights[:, None]).T @ centred)
+        variance, components = np.maximum(variance[::-1], 0.0), axes[:, ::-1].T @ metric.components
+    loadings = components * np.sqrt(D.moments(weighted=False)[1] if metric.variances is None else metric.variances)
     sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
-    turned = _with_components(metric, rotated.components * sign[:, None])
+
+    def with_components(components: np.ndarray) -> GroundMetric:
+        return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)
+
+    turned = with_components(components * sign[:, None])
+    z = turned.project(D)
+
+    def digest(bag: Bag, plan: Shipments) -> np.ndarray:
+        """Divide the cost of mass m over the step s: m|s| = Σ m s_a² / |s| (Manhattan Σ m |s_a|, squared Σ m s_a²)."""
+        step = z[plan.rows] - z[plan.cols]
+        parts = step * turned.cost.slopes(step) * plan.mass[:, None]
+        return np.stack([by_kind(kinds[ends], parts, len(values)) for ends in (plan.rows, plan.cols)])
+
+    bag = Bag(D, kinds, turned, np.zeros(len(D), dtype=bool))
     costs = pair_costs(
-        D, codes, turned, kinds.codes, len(kinds.values), max_partners=max_partners,
-        random=check_random_state(random_state), n_jobs=n_jobs, verbose=verbose,
+        [bag], codes, digest, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
+        verbose=verbose,
     )  # fmt: skip
-    between, within = costs.checked_means()
+    between, within = costs.means()
     order = np.argsort(-between.sum(axis=0), kind="stable")
     means = D.means() @ turned.components.T  # (n_distributions, n_axes)
     deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
     positions = np.stack([means[codes == c].mean(axis=0) for c in range(classes.size)]) - means.mean(axis=0)
     return Axes(
-        metric=_with_components(metric, turned.components[order]),
+        metric=with_components(turned.components[order]),
         features=feature_names(D, metric),
         loadings=(loadings * sign[:, None])[order],
         variance=variance[order] / (variance.sum() or 1.0),
         classes=classes,
         positions=(positions / deviation)[:, order],
-        values=kinds.values,
+        values=values,
         between=between[:, order],
         within=within[:, order],
     )
-
-
-def principal_rotation(metric: GroundMetric, D: Distributions) -> tuple[GroundMetric, np.ndarray]:
-    """Return the metric with components along which the points of D are uncorrelated, and their variances.
-
-    Every distribution has the same weight. A metric with Manhattan costs keeps its components, in another order.
-    """
-    z = metric.project(D)
-    weights = D.weights / len(D)
-    centred = z - weights @ z
-    if metric.cost is Cost.MANHATTAN:
-        variances = weights @ centred**2
-        order = np.argsort(-variances, kind="stable")
-        return _with_components(metric, metric.components[order]), variances[order]
-    variances, axes = np.linalg.eigh((centred * weights[:, None]).T @ centred)
-    variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1]
-    return _with_components(metric, axes.T @ metric.components), variances
-
-
-def _with_components(metric: GroundMetric, components: np.ndarray) -> GroundMetric:
-    return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)
 
 
 def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:

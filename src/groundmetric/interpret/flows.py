@@ -8,7 +8,8 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -36,6 +37,9 @@ from ..transport.solvers.exact import solve_exact
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+Digest = TypeVar("Digest")
+MOST_BAGS = 4  # metrics under which a pair is compared; more take longer and hardly add precision
 
 
 def frame(columns: Mapping[str, Any], order: np.ndarray | None = None) -> DataFrame:
@@ -70,28 +74,15 @@ def feature_names(D: Distributions, metric: GroundMetric | None = None) -> list[
     return [str(name) for name in names] if names is not None else [f"feature {k}" for k in range(D.shape[1])]
 
 
-@dataclass(frozen=True)
-class Annotation:
-    """Kind of each point: `codes` has the index of each point's value in `values`."""
+def annotation_of(D: Distributions, annotation: Any) -> tuple[list[Any], np.ndarray]:
+    """Return the kinds of points, and the index of each point's kind among them; None: one kind.
 
-    values: list[Any]
-    codes: np.ndarray
-
-    def masses(self, D: Distributions) -> np.ndarray:
-        """Return the mass of each kind in each distribution, (n_distributions, n_values)."""
-        owner = np.repeat(np.arange(len(D)), D.sizes)
-        cells = np.bincount(owner * len(self.values) + self.codes, D.weights, len(D) * len(self.values))
-        return cells.reshape(len(D), len(self.values))
-
-
-def annotation_of(D: Distributions, annotation: Any) -> Annotation:
-    """Return an annotation of D by its name, or an array in the order of `D.points`; None: one kind of points.
-
-    Distributions do not know the names of their points, and sort points whose distributions are interleaved. A Series
-    that is indexed by points is then in another order than `D.points`, and is refused.
+    An annotation is named, or an array in the order of `D.points`. Distributions do not know the names of their points,
+    and sort points whose distributions are interleaved. A Series that is indexed by points is then in another order
+    than `D.points`, and is refused.
     """
     if annotation is None:
-        return Annotation(["all"], np.zeros(D.points.shape[0], np.intp))
+        return ["all"], np.zeros(D.points.shape[0], np.intp)
     name = annotation if isinstance(annotation, str) else "annotation"
     if isinstance(annotation, str):
         if annotation not in D.annotations:
@@ -110,19 +101,15 @@ def annotation_of(D: Distributions, annotation: Any) -> Annotation:
     if n_missing:
         raise ValueError(f"{name} is missing for {n_missing} points: give them a value of their own, e.g. 'unknown'")
     values, codes = np.unique(array, return_inverse=True)
-    return Annotation(values.tolist(), codes)
+    return values.tolist(), codes
 
 
-def equalized_with_kinds(D: Distributions, kinds: Annotation) -> tuple[Distributions, np.ndarray]:
-    """Return the distributions with equal numbers of points, and the code of the kind of each of these points."""
+def equalized_with_kinds(D: Distributions, kinds: np.ndarray) -> tuple[Distributions, np.ndarray]:
+    """Return the distributions with equal numbers of points, and the kind of each of these points."""
     coded = D.with_points(D.points, D.features)
-    coded.annotations = {"kind": kinds.codes}
+    coded.annotations = {"kind": kinds}
     coded = coded.equalize()
     return coded, coded.annotations["kind"]
-
-
-Digest = TypeVar("Digest")
-MOST_BAGS = 4  # metrics under which a pair is compared; more take longer and hardly add precision
 
 
 @dataclass(frozen=True)
@@ -241,7 +228,7 @@ def flow(
     (['B', 'T'], [[0.5, 0.0], [0.0, 0.5]], 0.75)
     """
     D = as_distributions(D)
-    metric, kinds = metric_of(metric, D), annotation_of(D, annotation)
+    metric, (values, kinds) = metric_of(metric, D), annotation_of(D, annotation)
     if y is None:
         first, second = (_indices_of(D, side) for side in (i, j))
         source, target = (
@@ -263,14 +250,14 @@ def flow(
         if len(pairs) > max_pairs:
             random = check_random_state(random_state)
             pairs = pairs[np.sort(random.choice(len(pairs), max_pairs, replace=False))]
-    n = len(kinds.values)
+    n = len(values)
 
     def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
-        cell = kinds.codes[plan.rows] * n + kinds.codes[plan.cols]
+        cell = kinds[plan.rows] * n + kinds[plan.cols]
         return np.bincount(cell, plan.mass, n * n), np.bincount(cell, plan.cost, n * n)
 
     mass, cost = np.mean(for_each_pair(D, pairs, metric, digest, n_jobs), axis=0)
-    return Flow(source, target, kinds.values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
+    return Flow(source, target, values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
 
 
 def _indices_of(D: Distributions, entries: Any) -> np.ndarray:
@@ -289,8 +276,7 @@ def _indices_of(D: Distributions, entries: Any) -> np.ndarray:
     return np.array(indices, dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class Shipments:
+class Shipments(NamedTuple):
     """An optimal plan: `mass[k]` goes from point `rows[k]` to point `cols[k]` (rows of `D.points`).
 
     `distance[k]` is the cost of a unit of mass under the metric: for squared costs, the squared distance.
@@ -353,11 +339,6 @@ def for_each_pair(
         return threads.map(solve, list(pairs))
 
 
-def plans_bar(n_pairs: int, verbose: int) -> tqdm:
-    """Return a progress bar of optimal plans for `for_each_pair`."""
-    return progress_bar(n_pairs, "transport plans", "pair", show=bool(verbose))
-
-
 def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
     """Return ordered pairs (distribution, partner), with at most `most` partners of every class for each."""
     pairs: list[tuple[int, int]] = []
@@ -369,20 +350,35 @@ def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.ra
     return np.array(pairs, dtype=np.intp).reshape(-1, 2)
 
 
+def _unordered(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sorted unordered pairs, the position of each pair among them, and whether it is reversed (0 or 1).
+
+    One plan serves both directions of a pair.
+    """
+    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    return unordered, position.ravel(), (pairs[:, 0] > pairs[:, 1]).astype(int)
+
+
+@dataclass(frozen=True)
+class Bag:
+    """All distributions (with all or some of their points) under one metric."""
+
+    D: Distributions
+    kinds: np.ndarray  # of each point, as a number
+    metric: GroundMetric
+    trained_on: np.ndarray  # whether the metric was trained on the labels of each distribution
+
+
 @dataclass(frozen=True)
 class PairCosts:
-    """Transport costs of each distribution to each of its partners.
+    """Transport costs of each distribution to each of its partners."""
 
-    `pairs` has shape (n_pairs, 2), `codes` (n_distributions,) has the class of each distribution. `costs` has shape
-    (n_pairs, n_values, n_axes): by the kind of the distribution's points, and by the axis along which they move.
-    """
-
-    pairs: np.ndarray
-    costs: np.ndarray
-    codes: np.ndarray
+    pairs: np.ndarray  # (n_pairs, 2)
+    costs: np.ndarray  # (n_pairs, n_values, n_columns), by kind of the points, and by axis or another division
+    codes: np.ndarray  # (n_distributions,) class of each distribution
 
     def means(self, weights: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean costs to partners of other classes and of the own, (n_values, n_axes) each.
+        """Return mean costs to partners of other classes and of the own, (n_values, n_columns) each.
 
         The mean is first over the partners of a distribution, then over distributions that have partners in both. With
         weights (of a bootstrap draw), each distribution has the same weight in the two means.
@@ -398,48 +394,47 @@ class PairCosts:
         between, within = (np.einsum("p,pva->va", share * kind, self.costs) for kind in (~same, same))
         return between, within
 
-    def checked_means(self) -> tuple[np.ndarray, np.ndarray]:
-        between, within = self.means()
-        if np.isnan(between).any():
-            raise ValueError("no class has two distributions: distances within classes are needed for comparison")
-        return between, within
-
 
 def pair_costs(
-    D: Distributions,
+    bags: Sequence[Bag],
     codes: np.ndarray,
-    metric: GroundMetric,
-    kinds: np.ndarray,
-    n_values: int,
+    digest: Callable[[Bag, Shipments], np.ndarray],
     *,
     max_partners: int,
     random: np.random.RandomState,
     n_jobs: int | None,
-    verbose: int = 0,
+    verbose: int,
 ) -> PairCosts:
-    """Compare every distribution with at most `max_partners` of every class, by kind of points and by axis.
+    """Compare every distribution with at most `max_partners` of every class, and points with points of their kind.
 
-    With several kinds, points are compared with points of their own kind as far as masses allow. The cost of
-    mass m over the step s is divided among the axes a: m|s| = Σ m s_a² / |s| (Manhattan Σ m |s_a|, squared Σ m s_a²).
+    Mass stays in its kind as far as masses allow. `digest` returns the costs of a plan for its source and its target,
+    (2, n_values, n_columns). Costs are averaged over at most `MOST_BAGS` bags whose metric was trained on neither
+    distribution; pairs without such a bag are left out.
     """
-    z = metric.project(D)
-
-    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
-        step = z[plan.rows] - z[plan.cols]
-        parts = step * metric.cost.slopes(step) * plan.mass[:, None]
-        return _by_kind(kinds[plan.rows], parts, n_values), _by_kind(kinds[plan.cols], parts, n_values)
-
     pairs = partners(codes, max_partners, random)
-    # One plan serves both directions of a pair, and `digest` gives the parts of both.
-    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    with plans_bar(len(unordered), verbose) as bar:
-        sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds if n_values > 1 else None, bar=bar)
-    costs = [sides[k][int(d > e)] for k, (d, e) in zip(position.ravel(), pairs.tolist(), strict=True)]
-    return PairCosts(pairs, np.array(costs), codes)
+    unordered, position, reverse = _unordered(pairs)
+    eligible = np.array([~bag.trained_on[unordered].any(axis=1) for bag in bags])  # (n_bags, n_unordered)
+    if len(bags) > MOST_BAGS:
+        order = np.where(eligible, random.random_sample(eligible.shape), 2.0).argsort(axis=0).argsort(axis=0)
+        eligible &= order < MOST_BAGS
+    totals: list[Any] = [0.0] * len(unordered)
+    with progress_bar(int(eligible.sum()), "transport plans", "pair", show=bool(verbose)) as bar:
+        for bag, chosen in zip(bags, eligible, strict=True):
+            costs = for_each_pair(
+                bag.D, unordered[chosen], bag.metric, partial(digest, bag), n_jobs, bag.kinds, bar=bar
+            )
+            for k, cost in zip(np.flatnonzero(chosen), costs, strict=True):
+                totals[k] = totals[k] + cost
+    count = eligible.sum(axis=0)
+    compared = count[position] > 0
+    means = [totals[k][side] / count[k] for k, side in zip(position[compared], reverse[compared], strict=True)]
+    result = PairCosts(pairs[compared], np.array(means), codes)
+    if not means or np.isnan(result.means()[0]).any():
+        raise ValueError("no class has two distributions: distances within classes are needed for comparison")
+    return result
 
 
-@dataclass(frozen=True)
-class Travel:
+class Travel(NamedTuple):
     """Mean distance of the mass of each cell to samples of other classes and of its own class."""
 
     between: np.ndarray
@@ -456,8 +451,7 @@ def travel_of_cells(
     verbose: int = 0,
 ) -> Travel:
     """Solve one plan per unordered pair of samples and average the costs of each cell; `kinds` are cell types."""
-    directed = {(int(a), int(b)) for a, b in pairs}
-    undirected = sorted({(min(pair), max(pair)) for pair in directed})
+    unordered, position, reverse = _unordered(pairs)
 
     def cost_per_mass(ends: np.ndarray, cost: np.ndarray) -> np.ndarray:
         """Return the cost per unit of mass of each cell of a sample, whose cells in a plan are `ends`."""
@@ -469,76 +463,23 @@ def travel_of_cells(
         return cost_per_mass(plan.rows, plan.cost), cost_per_mass(plan.cols, plan.cost), float(plan.cost.sum())
 
     space = GroundMetric(np.eye(cells.points.shape[1]))
-    with plans_bar(len(undirected), verbose) as bar:
-        solved = for_each_pair(cells, np.array(undirected), space, digest, n_jobs, kinds, bar=bar)
+    with progress_bar(len(unordered), "transport plans", "pair", show=bool(verbose)) as bar:
+        solved = for_each_pair(cells, unordered, space, digest, n_jobs, kinds, bar=bar)
+    same = (codes[pairs[:, 0]] == codes[pairs[:, 1]]).astype(int)
     sums = np.zeros((2, cells.points.shape[0]))  # rows: other classes, same class
     counts = np.zeros((2, len(cells)))
-    distances = []
-    for pair, (forward, backward, distance) in zip(undirected, solved, strict=True):
-        same = int(codes[pair[0]] == codes[pair[1]])
-        distances += [] if same else [distance]
-        for (sample, partner), cost in ((pair, forward), (pair[::-1], backward)):
-            if (sample, partner) in directed:
-                sums[same, cells.bounds[sample] : cells.bounds[sample + 1]] += cost
-                counts[same, sample] += 1
+    for k in np.argsort(position, kind="stable"):  # costs are added in the same order for any order of the pairs
+        sample = pairs[k, 0]
+        sums[same[k], cells.bounds[sample] : cells.bounds[sample + 1]] += solved[position[k]][reverse[k]]
+        counts[same[k], sample] += 1
     with np.errstate(invalid="ignore"):  # NaN for a sample alone in its class
         means = sums / np.repeat(counts, cells.sizes, axis=1)
+    distances = [distance for (d, e), (*_, distance) in zip(unordered, solved, strict=True) if codes[d] != codes[e]]
     return Travel(means[0], means[1], float(np.mean(distances)))
 
 
-@dataclass(frozen=True)
-class Bag:
-    """All distributions (with all or some of their points) under one metric.
-
-    `kinds` has the kind of each point as a number, `trained_on` is True for distributions that the metric was trained
-    on.
-    """
-
-    D: Distributions
-    kinds: np.ndarray
-    metric: GroundMetric
-    trained_on: np.ndarray
-
-
-def costs_within_kinds(
-    bags: Sequence[Bag],
-    codes: np.ndarray,
-    n_values: int,
-    *,
-    max_partners: int,
-    random: np.random.RandomState,
-    n_jobs: int | None,
-    verbose: int = 0,
-) -> PairCosts:
-    """Compare every distribution with others, points with points of their own kind as far as masses allow.
-
-    Costs of a pair are averaged over at most `MOST_BAGS` bags whose metric was trained on neither distribution; pairs
-    without such a bag are left out. The last dimension of the costs has cost and mass instead of axes; an additional
-    kind at the end has the mass that must change its kind.
-    """
-    pairs = partners(codes, max_partners, random)
-    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    eligible = np.array([~bag.trained_on[unordered].any(axis=1) for bag in bags])  # (n_bags, n_unordered)
-    if len(bags) > MOST_BAGS:
-        order = np.where(eligible, random.random_sample(eligible.shape), 2.0).argsort(axis=0).argsort(axis=0)
-        eligible &= order < MOST_BAGS
-    total = np.zeros((len(unordered), n_values + 1, 2))
-    with plans_bar(int(eligible.sum()), verbose) as bar:
-        for bag, chosen in zip(bags, eligible, strict=True):
-
-            def digest(plan: Shipments, kinds: np.ndarray = bag.kinds) -> np.ndarray:
-                kind = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
-                return _by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
-
-            pairs_of_bag = unordered[chosen]
-            total[chosen] += for_each_pair(bag.D, pairs_of_bag, bag.metric, digest, n_jobs, bag.kinds, bar=bar) or 0.0
-    count = eligible.sum(axis=0)
-    costs = total / np.maximum(count, 1)[:, None, None]
-    compared = (count > 0)[position.ravel()]
-    return PairCosts(pairs[compared], costs[position.ravel()][compared], codes)
-
-
-def _by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:
+def by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:
+    """Return the sum of the rows of each kind, (n_values, n_columns)."""
     return np.stack([np.bincount(kinds, column, n_values) for column in parts.T], axis=1)
 
 
@@ -692,26 +633,22 @@ def annotation_relevance(
     check_number("n_draws", n_draws, low=1, whole=True)
     D = as_distributions(D)
     _, codes = classes_of(y, D)
-    kinds = annotation_of(D, annotation)
-    bags, out_of_bag = _bags(metric, *equalized_with_kinds(D, kinds))
+    values, kinds = annotation_of(D, annotation)
+    D, kinds = equalized_with_kinds(D, kinds)
+    bags = [Bag(D, kinds, metric_of(metric, D), np.zeros(len(D), dtype=bool))]
+    ensemble, out_of_bag = getattr(metric, "ensemble_", metric), False
+    if isinstance(ensemble, GroundMetricEnsemble):
+        geometry = ensemble.fitted_.geometries[""]
+        out_of_bag = sorted(map(str, geometry.names)) == sorted(map(str, D.names)) and bool(ensemble.fitted_.design)
+    if out_of_bag:
+        position = {name: d for d, name in enumerate(geometry.names)}
+        order = [position[name] for name in D.names]
+        members = ensemble.fitted_.members[""]
+        bags = [Bag(D, kinds, member.metric(geometry), member.trained_on[order]) for member in members]
     return relevance_in_bags(
-        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
+        bags, codes, values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
         max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
-
-
-def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], bool]:
-    """Return the members of an ensemble that was fitted to these distributions, and True; else the metric and False."""
-    metric = metric_of(source, D)
-    ensemble = getattr(source, "ensemble_", source)
-    if not isinstance(ensemble, GroundMetricEnsemble):
-        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
-    fitted, geometry = ensemble.fitted_, ensemble.fitted_.geometries[""]
-    if sorted(map(str, geometry.names)) != sorted(map(str, D.names)) or not fitted.design:
-        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
-    position = {name: d for d, name in enumerate(geometry.names)}
-    order = [position[name] for name in D.names]
-    return [Bag(D, kinds, m.metric(geometry), m.trained_on[order]) for m in fitted.members[""]], True
 
 
 def relevance_in_bags(
@@ -728,15 +665,25 @@ def relevance_in_bags(
     verbose: int,
 ) -> AnnotationRelevance:
     """Return `annotation_relevance` of the distributions of all bags, each under its metric."""
-    costs = costs_within_kinds(
-        bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs, verbose=verbose
-    )
-    between, _ = costs.checked_means()
-    unit = float(between[:, 0].sum())
-    mass = np.mean([Annotation(values, bag.kinds).masses(bag.D).mean(axis=0) for bag in bags], axis=0)
-    farther = _farther(costs, np.ones(codes.size))
+    n_values = len(values)
+
+    def digest(bag: Bag, plan: Shipments) -> np.ndarray:
+        """Return cost and mass by kind, the same in both directions; last, of the mass that must change its kind."""
+        kind = np.where(bag.kinds[plan.rows] == bag.kinds[plan.cols], bag.kinds[plan.rows], n_values)
+        parts = by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
+        return np.stack([parts, parts])
+
+    costs = pair_costs(bags, codes, digest, max_partners=max_partners, random=random, n_jobs=n_jobs, verbose=verbose)
+    unit = float(costs.means()[0][:, 0].sum())
+    masses = []
+    for bag in bags:  # mass of each kind in each distribution
+        cell = np.repeat(np.arange(len(bag.D)), bag.D.sizes) * n_values + bag.kinds
+        masses.append(np.bincount(cell, bag.D.weights, len(bag.D) * n_values).reshape(-1, n_values).mean(axis=0))
+    mass = np.mean(masses, axis=0)
+    # The bootstrap draws distributions with their labels, and keeps the metric and its training labels.
     drawn_weights = resample(unit_codes(groups, codes.size), codes, n_draws, random)
-    draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), mass.size + 1)
+    farther = _farther(costs, np.ones(codes.size))
+    draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), n_values + 1)
     (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(
         values=values,

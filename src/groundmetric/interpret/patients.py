@@ -198,8 +198,8 @@ def counterfactual(
     if min(map(len, sides)) < 2:
         raise ValueError("at least two other distributions of each of the two classes are needed to compare changes")
 
-    kinds = annotation_of(D, annotation)
-    equal, codes_of_kinds = equalized_with_kinds(D, kinds)
+    values, kinds = annotation_of(D, annotation)
+    equal, kinds = equalized_with_kinds(D, kinds)
     position = {str(n): d for d, n in enumerate(names)}
     # Features that a diagonal member selects have sharper changes than combinations of all features.
     members = [m for m in fitted.members[""] if m.kind in DIAGONAL] or fitted.members[""]
@@ -213,9 +213,7 @@ def counterfactual(
             random = keyed_generator(0, "counterfactual", *sorted([str(name), str(D.names[partner])]))
             eligible = np.sort(random.choice(eligible, _MAX_MEMBERS, replace=False))
         metrics = [members[m].metric(fitted.geometries[""]) for m in eligible]
-        parts = [
-            _by_kind(equal, codes_of_kinds, metric, subject, partner, columns, len(kinds.values)) for metric in metrics
-        ]
+        parts = [_by_kind(equal, kinds, metric, subject, partner, columns, len(values)) for metric in metrics]
         changes.append(np.mean([change for change, _ in parts], axis=0))
         costs.append(np.mean([cost for _, cost in parts], axis=0))
 
@@ -229,7 +227,7 @@ def counterfactual(
         name=name,
         label=classes[codes[subject]],
         other=classes[target_code],
-        values=kinds.values,
+        values=values,
         features=[features[c] for c in columns],
         change=change.reshape(shape),
         low=low.reshape(shape),
