@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -12,7 +12,7 @@ from scipy.stats import t as student_t
 from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import ParameterError, check_number, group_list, keyed_generator
-from ..distributions import Distributions, as_distributions
+from ..distributions import as_distributions
 from ..ensemble import Classes, Geometry, Settings
 from ..ensemble.members import (
     DIAGONAL,
@@ -28,9 +28,11 @@ from ..ensemble.stacking import predict_held_out
 from ..estimators.ensemble import Cohort, GroundMetricEnsemble, prepare_fit
 from ..evaluation.permutation import WEIGHTS, Association, combined_p_value, moderated_variances
 from ..learning.splits import restricted_permutations
+from ..metrics.base import GroundMetric
 from .flows import (
-    Shipments,
+    MOST_BAGS,
     annotation_of,
+    by_kind,
     classes_of,
     equalized_with_kinds,
     feature_names,
@@ -41,8 +43,6 @@ from .flows import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Members under which a pair is compared: more take longer and hardly add precision.
-_MAX_MEMBERS = 4
 _N_PERMUTATIONS = 999
 
 
@@ -168,9 +168,8 @@ def counterfactual(
     """
     check_number("n_neighbors", n_neighbors, low=2, whole=True)
     D = as_distributions(D)
-    fitted = ensemble.fitted_
-    names = fitted.geometries[""].names
-    if sorted(map(str, names)) != sorted(map(str, D.names)):
+    fitted, geometry = ensemble.fitted_, ensemble.fitted_.geometries[""]
+    if sorted(map(str, geometry.names)) != sorted(map(str, D.names)):
         raise ValueError("the ensemble was fitted to other distributions: fit it to D")
     if not fitted.design:
         raise ValueError(
@@ -199,29 +198,38 @@ def counterfactual(
         raise ValueError("at least two other distributions of each of the two classes are needed to compare changes")
 
     values, kinds = annotation_of(D, annotation)
-    equal, kinds = equalized_with_kinds(D, kinds)
-    position = {str(n): d for d, n in enumerate(names)}
+    D, kinds = equalized_with_kinds(D, kinds)
+    position = {str(n): d for d, n in enumerate(geometry.names)}
     # Features that a diagonal member selects have sharper changes than combinations of all features.
     members = [m for m in fitted.members[""] if m.kind in DIAGONAL] or fitted.members[""]
     trained_on = np.array([[m.trained_on[position[str(n)]] for n in D.names] for m in members])
     selected = [m.columns for m in members if m.kind in DIAGONAL]
     columns = np.unique(np.concatenate(selected)) if selected else np.arange(D.shape[1])
+
+    def change_and_cost(metric: GroundMetric, partner: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean change of the features and the transport cost by kind of the subject's points."""
+        plan = shipping(D, metric, kinds)(subject, partner)
+        ends = (D.points[rows][:, columns] for rows in (plan.rows, plan.cols))
+        start, end = (np.asarray(x.toarray() if sparse.issparse(x) else x, dtype=np.float64) for x in ends)
+        mass, cost = by_kind(kinds[plan.rows], np.column_stack([plan.mass, plan.cost]), len(values)).T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return by_kind(kinds[plan.rows], plan.mass[:, None] * (end - start), len(values)) / mass[:, None], cost
+
     changes, costs = [], []
     for partner in [*sides[0], *sides[1]]:
+        # Only members whose training labels included neither of the two distributions compare them.
         eligible = np.flatnonzero(~trained_on[:, subject] & ~trained_on[:, partner])
-        if eligible.size > _MAX_MEMBERS:
+        if eligible.size > MOST_BAGS:
             random = keyed_generator(0, "counterfactual", *sorted([str(name), str(D.names[partner])]))
-            eligible = np.sort(random.choice(eligible, _MAX_MEMBERS, replace=False))
-        metrics = [members[m].metric(fitted.geometries[""]) for m in eligible]
-        parts = [_by_kind(equal, kinds, metric, subject, partner, columns, len(values)) for metric in metrics]
+            eligible = np.sort(random.choice(eligible, MOST_BAGS, replace=False))
+        parts = [change_and_cost(members[m].metric(geometry), partner) for m in eligible]
         changes.append(np.mean([change for change, _ in parts], axis=0))
         costs.append(np.mean([cost for _, cost in parts], axis=0))
 
-    is_other = np.arange(len(changes)) < len(sides[0])
-    stacked, stacked_costs = np.array(changes), np.array(costs)
-    change, low, high, p = _contrast(stacked.reshape(len(stacked), -1), is_other, str(name))
+    is_other, stacked, stacked_costs = np.arange(len(changes)) < len(sides[0]), np.array(changes), np.array(costs)
+    contrast = _contrast(stacked.reshape(len(stacked), -1), is_other, str(name))
+    change, low, high, p = (part.reshape(stacked.shape[1:]) for part in contrast)
     excess = np.maximum(stacked_costs[is_other].mean(axis=0) - stacked_costs[~is_other].mean(axis=0), 0.0)
-    shape = stacked.shape[1:]
     features = feature_names(D)
     return Counterfactual(
         name=name,
@@ -229,31 +237,13 @@ def counterfactual(
         other=classes[target_code],
         values=values,
         features=[features[c] for c in columns],
-        change=change.reshape(shape),
-        low=low.reshape(shape),
-        high=high.reshape(shape),
-        p=p.reshape(shape),
+        change=change,
+        low=low,
+        high=high,
+        p=p,
         share=excess / (excess.sum() or 1.0),
         neighbors=[D.names[d] for d in sides[0]],
     )
-
-
-def _by_kind(
-    D: Distributions, kinds: np.ndarray, metric: Any, subject: int, partner: int, columns: np.ndarray, n_values: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean change of the features and the transport cost by kind of the subject's points."""
-    plan: Shipments = shipping(D, metric, kinds if n_values > 1 else None)(subject, partner)
-    start, end = (_dense(D.points[rows][:, columns]) for rows in (plan.rows, plan.cols))
-    kind = kinds[plan.rows]
-    mass = np.bincount(kind, plan.mass, n_values)
-    change = np.zeros((n_values, columns.size))
-    np.add.at(change, kind, plan.mass[:, None] * (end - start))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return change / mass[:, None], np.bincount(kind, plan.cost, n_values)
-
-
-def _dense(points: Any) -> np.ndarray:
-    return np.asarray(points.toarray() if sparse.issparse(points) else points, dtype=np.float64)
 
 
 def _contrast(
@@ -449,41 +439,35 @@ def influence(
     squares = np.square(full.distances).mean(axis=1)
     squares = np.maximum(squares - 0.5 * squares.mean(), 0.0)
     share = np.bincount(cohort.groups, squares) / max(float(squares.sum()), 1e-300)
-    order = sorted(_candidates(cohort, full, share, int(max_patients)), key=lambda g: str(names[g]))
+    left_out = np.arange(share.size)
+    if share.size > max_patients:
+        effects = np.empty(share.size)
+        for g in range(share.size):
+            rows = np.flatnonzero(cohort.groups != g)
+            effects[g] = abs(cohort.target.subset(rows).score(full.predictions[rows]) - full.raw_score)
+        ranks = [np.argsort(np.argsort(-values, kind="stable"), kind="stable") for values in (share, effects)]
+        left_out = np.argsort(np.minimum(*ranks), kind="stable")[: int(max_patients)]
+    order = sorted(left_out, key=lambda g: str(names[g]))
     results = []
     with progress_bar(len(order), "leaving out", "patient", show=bool(verbose)) as bar:
         for g in order:
             rows = np.flatnonzero(cohort.groups != g)
-            part = _analyse(geometry, cohort, settings, folds, rows, n_permutations)
-            correlation = _correlation(full.distances[np.ix_(rows, rows)], part.distances)
+            part, pairs = (
+                _analyse(geometry, cohort, settings, folds, rows, n_permutations),
+                np.triu_indices(rows.size, 1),
+            )
+            correlation = np.corrcoef(full.distances[np.ix_(rows, rows)][pairs], part.distances[pairs])[0, 1]
             results.append((part.score, part.p, len(full.top & part.top) / max(len(full.top), 1), correlation))
             bar.update()
-    scores, p_values, overlap, correlations = np.array(results).T
-    left_out = [names[g] for g in order]
-    return Influence(
-        left_out, full.score, full.p, scores, p_values, overlap, correlations, share[order], n_patients=len(names)
-    )
+    return Influence([names[g] for g in order], full.score, full.p, *np.array(results).T, share[order], len(names))
 
 
-def _candidates(cohort: Cohort, full: _Analysis, share: np.ndarray, max_patients: int) -> np.ndarray:
-    """Return the patients to leave out: all, or those with the largest share of the map or effect on the score."""
-    if share.size <= max_patients:
-        return np.arange(share.size)
-    effects = np.empty(share.size)
-    for g in range(share.size):
-        rows = np.flatnonzero(cohort.groups != g)
-        effects[g] = abs(cohort.target.subset(rows).score(full.predictions[rows]) - full.raw_score)
-    ranks = [np.argsort(np.argsort(-values, kind="stable"), kind="stable") for values in (share, effects)]
-    return np.argsort(np.minimum(*ranks), kind="stable")[:max_patients]
+class _Analysis(NamedTuple):
+    """Results of a cohort or a part of it."""
 
-
-@dataclass(frozen=True)
-class _Analysis:
-    """Score minus chance, p-value, most important features, distances and predictions of a cohort or a part of it."""
-
-    score: float
+    score: float  # minus chance
     p: float
-    top: set[int]
+    top: set[int]  # most important features
     distances: np.ndarray
     predictions: np.ndarray
     raw_score: float
@@ -514,8 +498,3 @@ def _analyse(
     table = np.array([association.statistics(target.relabelled(permuted)) for permuted in drawn])
     score, p = raw_score - target.score(target.chance(folds)), combined_p_value(table, list(WEIGHTS.values()))
     return _Analysis(score, p, top, distances, held_out.predictions, raw_score)
-
-
-def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    pairs = np.triu_indices(len(first), 1)
-    return float(np.corrcoef(first[pairs], second[pairs])[0, 1])

@@ -4,7 +4,7 @@ The unit of all tests is the patient. Each feature of a unit is described by its
 bins of equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread,
 skewness, a subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F
 statistics, of the mean and of the shape, are combined, and the combination is ranked among its values for permuted
-labels.
+labels. `p`, `family_p` and `overall` use permuted labels of all patients; `parametric_p` uses the observed labels only.
 """
 
 from __future__ import annotations
@@ -243,13 +243,36 @@ def feature_significance(
     ((2,), 0.01)
     """
     D = as_distributions(D).with_mass()
-    labels = _check_target(y, target, D)
+    if target == "classes":
+        labels = classes_of(y, D)[1]
+    elif target == "ordered":
+        named = label_array(y, D.name_index)
+        labels = real_array(named, "y").astype(np.float64)
+        if missing_values(named).any() or not np.isfinite(labels).all():
+            raise ValueError("y contains a missing or infinite label: drop the distribution or label it")
+        labels = labels / max(float(np.abs(labels).max()), 1e-300)  # squares neither overflow nor vanish
+        spread = float(labels.std())
+        if spread <= 1e-12:
+            raise ValueError("all distributions have the same label: at least two values are needed")
+        labels = (labels - labels.mean()) / spread
+    else:
+        raise ValueError(f"target is {target!r}: expected 'classes' or 'ordered'")
     groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     check_number("n_permutations", n_permutations, low=1, whole=True)
     seed = resolve_seed(random_state)
     design = _Design.of(labels, groups, strata, D.name_index.names)
     arrangements = design.exchange.sample(n_permutations, keyed_generator(seed, "permutations"))
-    D = _equalized(D, seed)
+    n = D.common_size()
+    small = [name for name, size in zip(D.names, D.effective_sizes, strict=True) if size < n - 0.5]
+    if small:
+        warnings.warn(
+            f"{len(small)} distributions have fewer than {n} points ({', '.join(map(str, small[:3]))}): their quantile "
+            "functions are noisier than those of the others; exclude these distributions if their number depends on "
+            "the label",
+            UserWarning,
+            stacklevel=2,
+        )
+    D = D.equalize(n, random_state=seed)
     quantiles = _Quantiles.of(D, design.units, seed)
     tests = _test(quantiles, design.roots(quantiles), arrangements)
     exact = design.exchange.arrangements <= n_permutations + 1
@@ -268,37 +291,6 @@ def feature_significance(
         n_units=design.labels.size,
         n_points=int(np.median(D.sizes)),
     )
-
-
-def _check_target(y: Any, target: str, D: Distributions) -> np.ndarray:
-    """Return class codes (integers), or standardised numbers (floats)."""
-    if target == "classes":
-        return classes_of(y, D)[1]
-    if target != "ordered":
-        raise ValueError(f"target is {target!r}: expected 'classes' or 'ordered'")
-    labels = label_array(y, D.name_index)
-    values = real_array(labels, "y").astype(np.float64)
-    if missing_values(labels).any() or not np.isfinite(values).all():
-        raise ValueError("y contains a missing or infinite label: drop the distribution or label it")
-    values = values / max(float(np.abs(values).max()), 1e-300)  # squares of the values neither overflow nor vanish
-    spread = float(values.std())
-    if spread <= 1e-12:
-        raise ValueError("all distributions have the same label: at least two values are needed")
-    return (values - values.mean()) / spread
-
-
-def _equalized(D: Distributions, seed: int) -> Distributions:
-    n = D.common_size()
-    small = [name for name, size in zip(D.names, D.effective_sizes, strict=True) if size < n - 0.5]
-    if small:
-        warnings.warn(
-            f"{len(small)} distributions have fewer than {n} points ({', '.join(map(str, small[:3]))}): their quantile "
-            "functions are noisier than those of the others; exclude these distributions if their number depends on "
-            "the label",
-            UserWarning,
-            stacklevel=3,
-        )
-    return D.equalize(n, random_state=seed)
 
 
 @dataclass(frozen=True)
@@ -349,45 +341,31 @@ class _Design:
     def roots(self, quantiles: _Quantiles) -> tuple[Floats, Floats]:
         """Return two matrices, for means and for shapes, that make units independent with equal variances.
 
-        Rows are orthogonal to the nuisance variables. Units with more distributions have less variable means; if
-        patients are random effects, units of a patient are correlated.
+        Rows are orthogonal to the nuisance variables; the label is not used. If patients are random effects, units of a
+        patient have one correlation for all features (limma's consensus correlation). The variance of a unit's mean is
+        that of patients plus that of distributions over their number, with one ratio of the two for all features.
         """
         complement, same = _complement(self.nuisance), np.eye(self.labels.size, dtype=bool)
-        correlation = 0.0
+        residuals, correlation = complement @ quantiles.means, 0.0
         if self.patients is not None:
             same = self.patients[:, None] == self.patients
-            correlation = _correlation(complement, quantiles.means, same)
+            scaled = complement.T @ residuals
+            scaled = scaled / np.maximum(np.sqrt(np.square(scaled).mean(axis=0)), 1e-300)
+            pairs = same & ~np.eye(len(same), dtype=bool)
+            correlation = np.sum(pairs * (scaled @ scaled.T)) / pairs.sum() / scaled.shape[1]
+            correlation = float(np.clip(correlation, 0.0, 0.95))
         covariance = np.where(same, correlation + (1.0 - correlation) * np.eye(len(same)), 0.0)
-        residuals = np.square(complement @ quantiles.means).mean(axis=0)
-        spread = np.sqrt(self._variances(residuals, quantiles.within))
+        variances, spread = np.square(residuals).mean(axis=0), np.ones(self.labels.size)
+        share, varies = 1.0 / np.bincount(self.units), variances > 0
+        if np.ptp(share) > 0 and varies.any():
+            ratio = min(float(np.median(quantiles.within[varies] / variances[varies])), 1.0 / float(share.mean()))
+            spread = np.sqrt(np.maximum(1.0 + ratio * (share - share.mean()), 0.01))
         roots = []
         for matrix in (covariance * spread * spread[:, None], covariance):
             eigenvalues, vectors = np.linalg.eigh(matrix)
             root = (vectors / np.sqrt(eigenvalues)) @ vectors.T
             roots.append(_complement(root @ self.nuisance) @ root)
         return roots[0], roots[1]
-
-    def _variances(self, residuals: Floats, within: Floats) -> Floats:
-        """Return the variance of the mean of each unit, relative to the average one.
-
-        The variance is that of patients plus that of distributions over their number. One ratio of the two, the
-        median over features, serves all features.
-        """
-        share = 1.0 / np.bincount(self.units)
-        varies = residuals > 0
-        if np.ptp(share) == 0 or not varies.any():
-            return np.ones(share.size)
-        ratio = min(float(np.median(within[varies] / residuals[varies])), 1.0 / float(share.mean()))
-        return np.maximum(1.0 + ratio * (share - share.mean()), 0.01)
-
-
-def _correlation(complement: Floats, means: Floats, same: np.ndarray) -> float:
-    """Return the correlation of units of a patient, averaged over features (limma's consensus correlation)."""
-    residuals = complement.T @ (complement @ means)
-    residuals = residuals / np.maximum(np.sqrt(np.square(residuals).mean(axis=0)), 1e-300)
-    pairs = same & ~np.eye(len(same), dtype=bool)
-    covariance = np.sum(pairs * (residuals @ residuals.T)) / pairs.sum() / means.shape[1]
-    return float(np.clip(covariance, 0.0, 0.95))
 
 
 def _complement(columns: Floats) -> Floats:
@@ -430,7 +408,9 @@ class _Quantiles:
             origin = origin.astype(D.points.dtype).astype(np.float64)
         scale = np.where(variances > 0, np.sqrt(variances), 1.0)
         counts = np.bincount(units)
-        chosen = _equal_numbers(D, units, seed)
+        order = np.lexsort((keyed_uniform(D.names, seed, "distributions"), units))
+        rank = np.arange(units.size) - np.repeat(np.cumsum(counts) - counts, counts)  # within the unit
+        chosen = np.isin(np.arange(units.size), order[rank < counts.min()])
         means, squares = np.zeros((counts.size, D.shape[1])), np.zeros(D.shape[1])
         shapes = np.zeros((counts.size, _N_BINS, D.shape[1]))
         width = max(1, _MAX_ENTRIES // int(D.sizes.max()))
@@ -449,16 +429,6 @@ class _Quantiles:
                     shapes[units[d], :, columns] += (values - mean) / counts.min()
         within = np.maximum(squares - counts @ means**2, 0.0) / max(units.size - counts.size, 1)
         return cls(means, shapes, within)
-
-
-def _equal_numbers(D: Distributions, units: np.ndarray, seed: int) -> np.ndarray:
-    """Return which distributions are drawn, as many of each unit as the smallest one has."""
-    keys = keyed_uniform(D.names, seed, "distributions")
-    rank = np.empty(units.size, np.intp)
-    for unit in range(int(units.max()) + 1):
-        members = np.flatnonzero(units == unit)
-        rank[members[np.argsort(keys[members], kind="stable")]] = np.arange(members.size)
-    return rank < np.bincount(units).min()
 
 
 def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
@@ -550,6 +520,9 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
                 fitted[k].scores(pooled[k].explained(residuals), residual[k, block], pooled[k].rank, n_error, *among)
             )
         statistics[:, block], null[:, block] = _combined(*by_labels), _combined(*by_removal)
+    columns, shift = bases[0].columns[0], np.full(n_features, np.nan)
+    if columns.shape[1] == 1:
+        shift = columns[:, 0] @ (roots[0] @ quantiles.means) / np.square(columns[:, 0]).sum()
     pooled_p = None
     if n_error - n_between >= 1 and valid.size:
         tail = np.sort(null, axis=None)
@@ -559,7 +532,7 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
         statistics=np.round(statistics, _DECIMALS, out=statistics),
         pooled_p=pooled_p,
         parametric_p=fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0]),
-        shift=_slope(bases[0].columns[0], roots[0] @ quantiles.means),
+        shift=shift,
     )
 
 
@@ -628,13 +601,6 @@ class _LabelBasis:
         return np.square(parts, out=parts).reshape(len(self.rows), -1, width).sum(axis=1)
 
 
-def _slope(columns: Floats, residuals: Floats) -> Floats:
-    """Return the coefficient of a single label column, NaN with several columns."""
-    if columns.shape[1] > 1:
-        return np.full(residuals.shape[1], np.nan)
-    return columns[:, 0] @ residuals / np.square(columns[:, 0]).sum()
-
-
 def _effective_dimensions(residuals: Floats) -> Floats:
     """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins.
 
@@ -664,7 +630,7 @@ class _Prior:
         half, variance = df[varies] / 2.0, (squares / df)[varies]
         logs = np.log(np.maximum(variance, max(1e-5 * float(np.median(variance)), 1e-300)))
         logs += np.log(half) - special.digamma(half)
-        half_prior = float(_inverse_trigamma(np.array(logs.var(ddof=1) - special.polygamma(1, half).mean())))
+        half_prior = _inverse_trigamma(float(logs.var(ddof=1) - special.polygamma(1, half).mean()))
         if not np.isfinite(half_prior):
             return cls(np.inf, float(np.exp(logs.mean())))
         return cls(2.0 * half_prior, float(np.exp(logs.mean() + special.digamma(half_prior) - np.log(half_prior))))
@@ -678,15 +644,20 @@ class _Prior:
     def scores(
         self, explained: Floats, total: Floats, rank: Floats, n_rest: float, varies: np.ndarray, dimensions: Floats
     ) -> Floats:
-        """Return z-scores of moderated F statistics, (arrangements, features).
+        """Return approximate z-scores of moderated F statistics, increasing in F, (arrangements, features).
 
-        A feature with d effective dimensions has d times the degrees of freedom.
+        A feature with d effective dimensions has d times the degrees of freedom. Bartlett's approximation turns F into
+        a chi-squared statistic, Wilson and Hilferty's into a normal one. The approximation only decides how mean and
+        shape are weighted: p-values are ranks.
         """
         df, n_error = rank * dimensions, (n_rest - rank) * dimensions
         variance = self.shrink(np.maximum(total - explained, 0.0) / np.maximum(n_error, 1e-9), n_error)
         defined = (variance > 0) & varies & (df > 0)
         f = np.divide(explained, variance * np.maximum(df, 1.0), out=np.zeros_like(explained), where=defined)
-        return _z_score(f, np.maximum(df, 1.0), n_error + min(self.df, 1e6))
+        df, n_error = np.maximum(df, 1.0), n_error + min(self.df, 1e6)
+        scaled = (n_error + df / 2.0 - 1.0) * np.log1p(f * (df / n_error)) / df
+        deviation = 2.0 / (9.0 * df)
+        return (np.cbrt(scaled) - (1.0 - deviation)) / np.sqrt(deviation)
 
     def p_values(
         self, explained: Floats, residual: Floats, n_between: float, n_error: float, varies: np.ndarray
@@ -698,30 +669,19 @@ class _Prior:
         return special.fdtrc(n_between, min(n_error + self.df, n_error * max(int(varies.sum()), 1)), f)
 
 
-def _inverse_trigamma(values: Floats) -> Floats:
+def _inverse_trigamma(value: float) -> float:
     """Return x with trigamma(x) = value by Newton's method, infinity for values of at most 0.
 
-    >>> _inverse_trigamma(special.polygamma(1, np.array([0.3, 2.0, 50.0]))).round(6).tolist()
+    >>> [round(_inverse_trigamma(float(special.polygamma(1, x))), 6) for x in (0.3, 2.0, 50.0)]
     [0.3, 2.0, 50.0]
     """
-    positive = values > 1e-7
-    y = np.where(positive, values, 1.0)
-    x = 0.5 + 1.0 / y
+    if value <= 1e-7:
+        return np.inf
+    x = 0.5 + 1.0 / value
     for _ in range(20):  # converges monotonically from this start (Smyth 2004, appendix)
-        trigamma = special.polygamma(1, x)
-        step = trigamma * (1.0 - trigamma / y) / special.polygamma(2, x)
-        x = x + step
-        if np.all(np.abs(step) <= 1e-10 * x):
+        trigamma = float(special.polygamma(1, x))
+        step = trigamma * (1.0 - trigamma / value) / float(special.polygamma(2, x))
+        x += step
+        if abs(step) <= 1e-10 * x:
             break
-    return np.where(positive, x, np.inf)
-
-
-def _z_score(f: Floats, df: Floats, n_error: Floats) -> Floats:
-    """Return approximate z-scores of F statistics, increasing in F.
-
-    Bartlett's approximation turns F into a chi-squared statistic, Wilson and Hilferty's into a normal one. The
-    approximation only decides how mean and shape are weighted: p-values are ranks.
-    """
-    scaled = (n_error + df / 2.0 - 1.0) * np.log1p(f * (df / n_error)) / df
-    variance = 2.0 / (9.0 * df)
-    return (np.cbrt(scaled) - (1.0 - variance)) / np.sqrt(variance)
+    return x
