@@ -54,7 +54,7 @@ MASKED = {
     "groups, compare": lambda: evaluation.compare({"e": baselines.Euclidean()}, D, LABELS, groups=masked(LABELS)),
     "groups, folds": lambda: evaluation.folds(LABELS, groups=masked(LABELS)),
     "y, scores": lambda: evaluation.scores(masked(["a", "b"]), np.eye(2), ["a", "b"]),
-    "distances": lambda: evaluation.cluster_scores(masked(SQUARE), ["a", "a", "b"]),
+    "distances": lambda: gm.interpret.batch_effects(masked(SQUARE), ["a", "a", "b"], {}),
     "cost": lambda: solve(masked(SQUARE)),
     "a": lambda: solve(SQUARE, masked(ONES), ONES),
     "x": lambda: solve_points(masked(POINTS), POINTS),

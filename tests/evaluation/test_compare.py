@@ -36,7 +36,7 @@ def quick(methods=TWO, **options):
 
 @pytest.fixture(scope="module")
 def on_shuffled():
-    return compare(TWO, D, NAMES, cv=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0), clustering=True)
+    return compare(TWO, D, NAMES, cv=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0))
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_every_other_method_is_compared_with_the_reference():
 
 def test_tables(on_shuffled, on_folds, tmp_path):
     text = on_shuffled.to_markdown()
-    for title in ("## Distributions", "## Points", "## Clusters of distributions", "## Clusters of points"):
+    for title in ("## Distributions", "## Points"):
         assert title in text
     assert "new distributions from the same population" in text
     assert "### knowing against each, balanced accuracy of distributions" in text
@@ -221,15 +221,14 @@ def test_a_child_gives_the_same():
         *leave_one_out(NAMES)[:2],
         *folds(NAMES, n_splits=3, random_state=0),
     ]  # training parts in one piece, and not
-    current, there = (compare(TWO, D, NAMES, cv=splits, clustering=True, n_jobs=n) for n in (1, 2))
+    current, there = (compare(TWO, D, NAMES, cv=splits, n_jobs=n) for n in (1, 2))
     assert current.levels == there.levels
     assert [result.probabilities for result in current.results["knowing"]] == [
         result.probabilities for result in there.results["knowing"]
     ]
     for level in current.levels:
-        score = "adjusted_rand" if "clusters" in level else "accuracy"
         for method in TWO:
-            assert_array_equal(current.scores(score, level)[method], there.scores(score, level)[method])
+            assert_array_equal(current.scores("accuracy", level)[method], there.scores("accuracy", level)[method])
 
 
 def test_the_default_is_ten_shuffled_splits_with_a_fifth_tested():

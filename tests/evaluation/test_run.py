@@ -14,7 +14,7 @@ from groundmetric import TransportKNeighborsClassifier
 from groundmetric._internal.parallel import InterruptedWarning
 from groundmetric.evaluation.compare import Cohort, Task, attempt
 from groundmetric.evaluation.results import Protocol, Result
-from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_scores, scores, vote
+from groundmetric.evaluation.scores import SCORES, scores, vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort
 
@@ -63,7 +63,7 @@ def test_nothing_of_the_test_part_is_fitted():
             seen.append((list(D.names), list(y)))
             return super().fit(D, y)
 
-    run(Watching(), clustering=True)
+    run(Watching())
     assert seen == [([D.names[position] for position in TRAIN], NAMES[TRAIN].tolist())]
 
 
@@ -92,12 +92,6 @@ def test_a_method_that_takes_groups_is_given_those_of_its_training_part():
     attempt(cohort, Protocol(points=False), Task("nested", 0, Nested(), TRAIN, TEST))
     assert run(Nested(), points=False).status == "ok"
     assert seen == [[donors[position] for position in TRAIN], None]
-
-
-def test_clusters_of_the_test_part():
-    clustered = run(knowing(), clustering=True).scores
-    assert clustered["clusters"] == cluster_scores(knowing().fit(D, NAMES).distances(D[TEST]), NAMES[TEST])
-    assert tuple(clustered["point clusters"]) == CLUSTERING
 
 
 def test_a_failure_is_a_result():
@@ -148,7 +142,7 @@ def test_an_interrupted_learner_interrupts_the_run():
 
 
 def test_results_are_plain_data():
-    result = run(knowing(), clustering=True)
+    result = run(knowing())
     assert Result(**json.loads(json.dumps(asdict(result)))) == result
     assert tuple(result.scores["distributions"]) == SCORES
     assert result.seconds > 0.0

@@ -71,12 +71,6 @@ class Estimator(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
 
-class PointMethod(Protocol):
-    """A fitted method with distances between points."""
-
-    def point_distances(self, x: Any, y: Any = None) -> np.ndarray: ...
-
-
 class Transformer(Protocol):
     """A transformer of scikit-learn, from points to points."""
 

@@ -13,7 +13,7 @@ from .intervals import Difference, Estimate
 from .permutation import PermutationTest, SizeAssociation, permutation_test, size_association
 from .planning import LearningCurve, learning_curve
 from .results import Comparison, Voting
-from .scores import cluster_points, cluster_scores, concordance_index, scores, vote
+from .scores import concordance_index, scores, vote
 
 __all__ = [
     "Comparison",
@@ -23,8 +23,6 @@ __all__ = [
     "PermutationTest",
     "SizeAssociation",
     "Voting",
-    "cluster_points",
-    "cluster_scores",
     "compare",
     "concordance_index",
     "folds",

@@ -27,8 +27,6 @@ from ..learning.splits import Split, as_splits, check_splits, folds, rounds_of, 
 from .results import ERROR, OK, OUT_OF_MEMORY, Comparison, Protocol, Result, Voting
 from .scores import (
     check_distances,
-    cluster_points,
-    cluster_scores,
     encode,
     nearest_distributions,
     score_codes,
@@ -104,8 +102,7 @@ def _fit_and_score(cohort: Cohort, protocol: Protocol, task: Task, result: Resul
     probabilities = predict(fitted, cohort, protocol, train, test)
     result.probabilities = probabilities.tolist()
     result.scores["distributions"] = score_codes(codes[test], probabilities)
-    points = protocol.points and hasattr(fitted, "point_distances")
-    if points:
+    if protocol.points and hasattr(fitted, "point_distances"):
         points_of_training, train_owner = _points(cohort.D[train], protocol.max_points)
         points_of_test, test_owner = _points(cohort.D[test], protocol.max_points)
         voters = codes[train][train_owner]
@@ -117,12 +114,6 @@ def _fit_and_score(cohort: Cohort, protocol: Protocol, task: Task, result: Resul
         counts = np.zeros((test.size, n_classes), np.int64)
         np.add.at(counts, (test_owner, shares.argmax(axis=1)), 1)
         result.point_counts = counts.tolist()
-    if protocol.clustering and hasattr(fitted, "distances"):
-        distances = fitted.distances(protocol.equal(cohort.D[test], cohort.D))
-        result.scores["clusters"] = cluster_scores(distances, cohort.labels[test])
-    if protocol.clustering and points:
-        most = protocol.max_points or 4000
-        result.scores["point clusters"] = cluster_points(fitted, cohort.D[test], cohort.labels[test], max_points=most)
 
 
 def fit(method: Any, cohort: Cohort, train: np.ndarray) -> Any:
@@ -232,7 +223,6 @@ def compare(
     groups: LabelsLike | None = None,
     voting: Voting | None = None,
     points: bool = True,
-    clustering: bool = False,
     n_jobs: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     verbose: int = 0,
@@ -265,8 +255,6 @@ def compare(
         Votes of nearest neighbours, for methods without `predict_proba` and for points; None: ``Voting()``.
     points : bool, default=True
         Whether points are scored, too.
-    clustering : bool, default=False
-        Whether the test set of each split is clustered.
     n_jobs : int or None, default=None
         Fits (a method on a split) that run at the same time in worker processes, or on the cluster that joblib is
         configured for; None means one, in this process, -1 one per core.
@@ -304,7 +292,7 @@ def compare(
     if cv is None:
         cv = shuffled(labels, groups=groups, random_state=0)
     splits = _as_checked_splits(cv, labels, groups, D)
-    protocol = Protocol.of(voting, D, points=points, clustering=clustering)
+    protocol = Protocol.of(voting, D, points=points)
     cohort = Cohort(D, labels, np.unique(labels), groups)
     notes = []
     for warning in _warnings(cohort, splits, protocol):

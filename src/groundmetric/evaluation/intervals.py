@@ -14,8 +14,8 @@ only; the labels of the training parts enter through the predictions. Two source
 Differences between two methods on the same patients use the same parts, with the correlation between the results of
 the two methods across patients. The p-value is the level at which the interval begins to exclude 0.
 
-Scores of shuffled splits that are not counts of predictions (clusters, the ROC AUC of points) have the corrected
-resampled t interval instead.
+Scores of points that are not counts of predictions (the ROC AUC) have the corrected resampled t interval in shuffled
+splits instead.
 """
 
 from __future__ import annotations

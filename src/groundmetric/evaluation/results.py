@@ -19,14 +19,10 @@ from ..estimators.neighbors import check_weights, class_shares
 from ..learning.splits import Split, rounds_of
 from . import intervals
 from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t
-from .scores import CLUSTERING, SCORES, encode
+from .scores import SCORES, encode
 
 OK, OUT_OF_MEMORY, ERROR = "ok", "OOM", "error"
-LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
-_TITLES = {
-    "distributions": "Distributions", "points": "Points",
-    "clusters": "Clusters of distributions", "point clusters": "Clusters of points",
-}  # fmt: skip
+LEVELS = ("distributions", "points")
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Voting:
     n_point_neighbors : int, default=100
         Number of points that vote for a point, at most.
     max_points : int or None, default=None
-        Number of points of a training or test set, drawn at random, that are scored; None: all (for clusters 4000).
+        Number of points of a training or test set, drawn at random, that are scored; None: all.
 
     Examples
     --------
@@ -68,10 +64,9 @@ class Voting:
 
 @dataclass(frozen=True)
 class Protocol(Voting):
-    """How methods are scored: their votes, and whether points are scored and test sets are clustered."""
+    """How methods are scored: their votes, and whether points are scored."""
 
     points: bool = True
-    clustering: bool = False
 
     @classmethod
     def of(cls, voting: Voting | None, D: Distributions, **options: Any) -> Protocol:
@@ -144,7 +139,7 @@ class Comparison:
     results : dict of str to list of Result
         Name of a method to its results, one per split; `Result.status` says whether it failed, and how.
     protocol : Protocol
-        How methods were scored: the voting, and whether points and clusters were scored.
+        How methods were scored: the voting, and whether points were scored.
     groups : list or None, default=None
         Outer groups of the distributions.
     notes : list of str, default=[]
@@ -183,7 +178,7 @@ class Comparison:
 
     @property
     def levels(self) -> list[str]:
-        """Levels at which a method was scored: "distributions", "points", "clusters" or "point clusters"."""
+        """Levels at which a method was scored: "distributions" and "points"."""
         scored = {level for results in self.results.values() for result in results for level in result.scores}
         return [level for level in LEVELS if level in scored]
 
@@ -213,9 +208,8 @@ class Comparison:
         Parameters
         ----------
         score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability"; of clusters, a key of
-            `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
+            "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability".
+        level : {"distributions", "points"}, default="distributions"
             Level of the scores.
 
         Returns
@@ -239,13 +233,12 @@ class Comparison:
         Returns
         -------
         Estimate
-            The score. Intervals are NaN for clusters (unless of the test sets of shuffled splits), for the
-            number of clusters, and for the ROC AUC and the log-probability of points where predictions are pooled.
+            The score. Intervals are NaN for the ROC AUC and the log-probability of points where predictions are pooled.
         """
         self._check(score, level, method)
         plain = corrected_t(split_scores(self.results[method], score, level), self._test_share)
         if not self._is_counted(score, level):
-            return plain if self._varies(score, level) else Estimate(plain.value, plain.sd, np.nan, np.nan, "")
+            return plain if self.rounds is None else Estimate(plain.value, plain.sd, np.nan, np.nan, "")
         predictions = self._predictions(method, level)
         value = plain.value if self.rounds is None else predictions.pooled(score)
         if not np.isfinite(value) or not predictions.several_units:
@@ -274,7 +267,7 @@ class Comparison:
         first, second = (split_scores(self.results[method], score, level) for method in (one, other))
         plain = paired_t(first, second, self._test_share)
         if not self._is_counted(score, level):
-            return plain if self._varies(score, level) else Difference(plain.value, np.nan, np.nan, np.nan, "")
+            return plain if self.rounds is None else Difference(plain.value, np.nan, np.nan, np.nan, "")
         ran = [a.status == b.status == OK for a, b in zip(self.results[one], self.results[other], strict=True)]
         parts = self._predictions(one, level, ran), self._predictions(other, level, ran)
         if self.rounds is None:
@@ -427,16 +420,16 @@ class Comparison:
         reference = self.methods[0] if reference is None else reference
         parts = []
         for level in self.levels or ["distributions"]:  # a table of failures, where all failed
-            names, rows = LEVELS[level], []
+            rows: list[list[str]] = []
             for method, results in self.results.items():
-                cells = [_format_estimate(self.estimate(method, name, level)) for name in names]
+                cells = [_format_estimate(self.estimate(method, name, level)) for name in SCORES]
                 outcomes = [result.outcome for result in results]
                 if OK not in outcomes:
-                    cells = [_counted(outcomes), *[""] * (len(names) - 1)]
+                    cells = [_counted(outcomes), *[""] * (len(SCORES) - 1)]
                 rows.append([method, *cells, tables.number(self.seconds(method), 1)])
-            head = ["method", *map(score_name, names), "seconds per split"]
-            parts.append(f"## {_TITLES[level]}\n\n{tables.markdown(head, rows)}")
-            if level in ("distributions", "points") and len(self.methods) > 1:
+            head = ["method", *map(score_name, SCORES), "seconds per split"]
+            parts.append(f"## {level.capitalize()}\n\n{tables.markdown(head, rows)}")
+            if len(self.methods) > 1:
                 rows = [
                     [method, *_format_difference(lead), tables.p_value(lead.p), tables.p_value(adjusted)]
                     for method, (lead, adjusted) in self.against(reference, score, level).items()
@@ -454,7 +447,7 @@ class Comparison:
         path : path-like
             The file. An older table of this kind is replaced; any other file that exists is an error.
         """
-        columns = [(level, score) for level in self.levels for score in LEVELS[level]]
+        columns = [(level, score) for level in self.levels for score in SCORES]
         head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
         rows = []
         for method, results in self.results.items():
@@ -493,20 +486,15 @@ class Comparison:
     def _check(self, score: str, level: str, *methods: str) -> None:
         if level not in LEVELS:
             raise ValueError(f"level is {level!r}: expected one of {list(LEVELS)}")
-        if score not in LEVELS[level]:
-            raise ValueError(f"score is {score!r}: expected one of {list(LEVELS[level])}")
+        if score not in SCORES:
+            raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
         for method in methods:
             if method not in self.results:
                 raise ValueError(f"no method is called {method!r}: there are {self.methods}")
 
     def _is_counted(self, score: str, level: str) -> bool:
         """Return whether the score can be computed from stored predictions: of points, only numbers per class are."""
-        return level == "distributions" or (level == "points" and score not in ("roc_auc", "log_probability"))
-
-    def _varies(self, score: str, level: str) -> bool:
-        """Return whether the scores of splits have an interval: shuffled splits, and clusters of their test sets."""
-        clusters = level not in ("distributions", "points")
-        return self.rounds is None and (not clusters or self.protocol.clustering) and score != "n_clusters"
+        return level == "distributions" or score not in ("roc_auc", "log_probability")
 
     @property
     def _test_share(self) -> float:

@@ -1,25 +1,19 @@
-"""Votes of nearest neighbours, scores of predictions (accuracy, F1, ROC AUC, concordance), of clusters on distances."""
+"""Votes of nearest neighbours, and scores of predictions (accuracy, F1, ROC AUC, concordance)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
-from scipy.spatial.distance import squareform
-from sklearn.utils import check_random_state
 
-from .._internal.types import ClassesLike, LabelsLike, PointMethod, RandomState
+from .._internal.types import ClassesLike, LabelsLike
 from .._internal.validation import (
     NameIndex,
     align_by_name,
-    check_labels,
     check_number,
     real_array,
     refuse_mask,
-    square_distances,
 )
 from ..distances import GroundMetricMethod, kneighbors
 from ..distributions import Distributions
@@ -31,7 +25,6 @@ from ..transport.cohort import is_projection
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability")
 # Lower limit of probabilities in the log-probability: one confident error must not decide the mean.
 LEAST_PROBABILITY = 1e-3
-CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information", "silhouette", "n_clusters")
 # Entries of a block of distances between points: 64 MB, and as much again to find the nearest.
 _BLOCK = 1 << 23
 
@@ -311,126 +304,3 @@ def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
     if block.size and block.min() < -1e-9 * np.abs(block).max():
         raise ValueError(f"distances contain {block.min():g}: they cannot be negative")
     return np.maximum(block, 0.0)
-
-
-def cluster_scores(
-    distances: ArrayLike, y: LabelsLike, *, n_clusters: int | None = None, threshold: float | str | None = None
-) -> dict[str, float]:
-    """Cluster by distances (average linkage) and compare the clusters with the labels.
-
-    Parameters
-    ----------
-    distances : array-like of shape (n, n)
-        Distances among the items.
-    y : array-like of shape (n,)
-        Labels; by name where both carry names.
-    n_clusters : int or None, default=None
-        Number of clusters; None: as many as there are classes, unless a threshold is given.
-    threshold : float, "median" or None, default=None
-        Clusters farther apart than this are not merged; "median": the median distance.
-
-    Returns
-    -------
-    dict of str to float
-        "mutual_information" and "variation_of_information" (in nats), "adjusted_rand", "silhouette" (of the *labels*
-        on the distances: it needs no clustering), "n_clusters". All are NaN for fewer than two items or
-        classes; the silhouette also where every item has a class of its own.
-
-    Examples
-    --------
-    >>> from groundmetric.evaluation import cluster_scores
-    >>> cluster_scores([[0, 1, 9], [1, 0, 9], [9, 9, 0]], ["a", "a", "b"])["adjusted_rand"]
-    1.0
-    """
-    # Votes need none of these, and they load slowly.
-    from sklearn.cluster import AgglomerativeClustering
-    from sklearn.metrics import adjusted_rand_score, mutual_info_score, silhouette_score
-
-    name_index = NameIndex.of(distances)
-    distances = square_distances(distances, name_index)
-    labels = check_labels(y, name_index)
-    if n_clusters is not None and threshold is not None:
-        raise ValueError(f"both n_clusters ({n_clusters}) and a threshold ({threshold}) are given: one is needed")
-    members = np.unique(labels, return_counts=True)[1]
-    if members.size < 2:
-        return dict.fromkeys(CLUSTERING, np.nan)
-    if threshold is None:
-        n_clusters = min(members.size if n_clusters is None else n_clusters, len(labels))
-    else:
-        limit = np.median(squareform(distances, checks=False)) if threshold == "median" else threshold
-        threshold = np.nextafter(float(limit), np.inf)  # scikit-learn merges only below the threshold
-    model = AgglomerativeClustering(
-        n_clusters=n_clusters, distance_threshold=threshold, metric="precomputed", linkage="average"
-    )
-    clusters = model.fit_predict(distances)
-    shared = float(mutual_info_score(labels, clusters))
-    entropies = stats.entropy(members) + stats.entropy(np.bincount(clusters))
-    several = members.size < labels.size
-    return {
-        "mutual_information": shared,
-        "adjusted_rand": float(adjusted_rand_score(labels, clusters)),
-        "variation_of_information": max(0.0, float(entropies) - 2.0 * shared),
-        "silhouette": float(silhouette_score(distances, labels, metric="precomputed")) if several else np.nan,
-        "n_clusters": float(clusters.max() + 1),
-    }
-
-
-def cluster_points(
-    method: PointMethod,
-    D: Distributions,
-    y: LabelsLike,
-    *,
-    only: Mapping[str, Any] | None = None,
-    n_clusters: int | None = None,
-    max_points: int = 4000,
-    random_state: RandomState = 0,
-) -> dict[str, float]:
-    """Cluster points by a fitted method's distances between points; the label of a point is that of its distribution.
-
-    Parameters
-    ----------
-    method : fitted estimator
-        Method with ``point_distances(x)``.
-    D : Distributions
-        The distributions whose points are clustered.
-    y : array-like of shape (n_distributions,)
-        Labels of the distributions.
-    only : dict of str to value or None, default=None
-        Annotation of the points to its value or a list of values, e.g. ``{"mode": "centre"}``: others are left out.
-    n_clusters : int or None, default=None
-        Number of clusters; None: clusters are merged up to the median distance.
-    max_points : int, default=4000
-        Number of points, drawn at random, at most: memory and time grow with their square.
-    random_state : int, RandomState or None, default=0
-        Seed of the draw.
-
-    Returns
-    -------
-    dict of str to float
-        Scores of the clusters, as from `cluster_scores`.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [8.0], [9.0]], ["ann", "ann", "bob", "bob"])
-    >>> method = gm.baselines.Euclidean().fit(D, ["well", "ill"])
-    >>> gm.evaluation.cluster_points(method, D, ["well", "ill"], n_clusters=2)["adjusted_rand"]
-    1.0
-    """
-    check_number("max_points", max_points, low=2, whole=True)
-    labels = np.repeat(check_labels(y, D.name_index), D.sizes)
-    chosen = np.ones(D.points.shape[0], bool)
-    for key, values in (only or {}).items():
-        if key not in D.annotations:
-            raise ValueError(f"the points have no annotation {key!r}: there are {sorted(D.annotations)}")
-        selected = [values] if isinstance(values, str) or not np.iterable(values) else list(values)
-        chosen &= np.isin(D.annotations[key], selected)
-    if not chosen.any():
-        raise ValueError(f"no point has {dict(only or {})}: nothing is left")
-    rows = np.flatnonzero(chosen)
-    if rows.size > max_points:
-        rows = np.sort(check_random_state(random_state).choice(rows, max_points, replace=False))
-    distances = method.point_distances(D.points[rows])
-    return cluster_scores(
-        distances, labels[rows], n_clusters=n_clusters, threshold="median" if n_clusters is None else None
-    )

@@ -1,4 +1,4 @@
-"""Importance of features: stability in refits, enrichment of feature sets (GMT files), and a summary of a training."""
+"""Importance of features: stability in refits, enrichment of feature sets (GMT files), summary of a training."""
 
 from __future__ import annotations
 
@@ -150,7 +150,11 @@ def stability(
     check_number("n_top", n_top, low=1, whole=True)
     random = check_random_state(random_state)
     metric = metric_of(learner if hasattr(learner, "metric_") else clone(learner).fit(D, classes[codes]), D)
-    parameters = _refit_parameters(learner)
+    settings = learner.get_params()
+    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in settings}
+    init = settings.get("init", "discriminant")  # may be an array
+    if "max_epochs" in settings and isinstance(init, str) and init == "discriminant":
+        parameters["max_epochs"] = min(max(10, settings["max_epochs"] // 5), settings["max_epochs"])
     draws = bootstrap_indices(codes, group_list(groups, D.name_index), n_refits, random)
     jobs = [(indices, int(random.randint(2**31 - 1))) for indices in draws]
 
@@ -169,16 +173,6 @@ def stability(
             refits[number] = importance
             bar.update()
     return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]))
-
-
-def _refit_parameters(learner: Any) -> dict[str, Any]:
-    """Return parameters of a refit: one thread, no output, and short training after a discriminant start."""
-    settings = learner.get_params()
-    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in settings}
-    init = settings.get("init", "discriminant")  # may be an array
-    if "max_epochs" in settings and isinstance(init, str) and init == "discriminant":
-        parameters["max_epochs"] = min(max(10, settings["max_epochs"] // 5), settings["max_epochs"])
-    return parameters
 
 
 def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
