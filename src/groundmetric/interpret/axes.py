@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
@@ -13,16 +13,13 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from ..distributions import as_distributions
 from ..metrics.base import Cost, GroundMetric
-from .flows import Bag, Shipments, annotation_of, by_kind, classes_of, feature_names, frame, metric_of, pair_costs
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .flows import Bag, Shipments, Tabular, annotation_of, by_kind, classes_of, feature_names, metric_of, pair_costs
 
 _MOST_ORDERED = 300  # leaves of a tree that are ordered optimally; the time is cubic in their number
 
 
 @dataclass(frozen=True)
-class Axes:
+class Axes(Tabular):
     """Axes of a metric, sorted by their share of the transport between classes.
 
     Parameters
@@ -50,8 +47,8 @@ class Axes:
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> axes = gm.interpret.canonical_axes(gm.GroundMetric([[1.0, 0.0], [0.0, 0.01]], D.features), D, y)
-    >>> axes.positions.shape, len(axes.leading(0, 1)), bool(axes.share[0] >= axes.share[1])
-    ((3, 2), 1, True)
+    >>> axes.positions.shape, bool(axes.share[0] >= axes.share[1])
+    ((3, 2), True)
     """
 
     metric: GroundMetric
@@ -77,14 +74,7 @@ class Axes:
         """
         return (self.between - self.within) / self.between.sum()
 
-    def table(self) -> DataFrame:
-        """Return a row per axis.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Share, separation, variance, positions of classes, activity of kinds and leading features.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         activity = self.activity
         columns: dict[str, Any] = {
             "axis": np.arange(1, self.share.size + 1),
@@ -96,26 +86,12 @@ class Axes:
         if len(self.values) > 1:
             columns |= {f"activity in {value}": activity[v] for v, value in enumerate(self.values)}
             columns["most active"] = np.array(self.values, dtype=object)[activity.argmax(axis=0)]
-        columns["leading features"] = [", ".join(self.leading(a, 5)) for a in range(self.share.size)]
-        return frame(columns)
-
-    def leading(self, axis: int, n: int = 10) -> list[str]:
-        """Return the features with the largest loadings on an axis, with their sign.
-
-        Parameters
-        ----------
-        axis : int
-            Number of the axis, from 0.
-        n : int, default=10
-            Number of features.
-
-        Returns
-        -------
-        list of str
-            Sign of the loading and name of the feature, e.g. "+gene", the largest loading first.
-        """
-        top = np.argsort(-np.abs(self.loadings[axis]), kind="stable")[:n]
-        return [f"{'+' if self.loadings[axis, f] >= 0 else '-'}{self.features[f]}" for f in top]
+        signs = np.where(self.loadings >= 0, "+", "-")
+        leading = np.argsort(-np.abs(self.loadings), axis=1, kind="stable")[:, :5]
+        columns["leading features"] = [
+            ", ".join(f"{signs[a, f]}{self.features[f]}" for f in features) for a, features in enumerate(leading)
+        ]
+        return columns, np.arange(self.share.size)
 
 
 def canonical_axes(

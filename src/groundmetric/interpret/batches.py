@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,10 +31,7 @@ from .._internal.validation import (
     square_distances,
 )
 from ..learning.splits import canonical_order, restricted_permutations
-from .flows import frame
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .flows import Tabular
 
 # Smallest Cramér's V of a covariate that is called associated with the label.
 _STRONG = 0.5
@@ -47,7 +44,7 @@ _DRAWS = 1999
 
 
 @dataclass(frozen=True)
-class BatchEffects:
+class BatchEffects(Tabular):
     """Covariates tested in distances and against labels; all arrays have an entry per covariate.
 
     Parameters
@@ -133,19 +130,12 @@ class BatchEffects:
         """
         return (self.association >= _STRONG) & (self.association_p < level)
 
-    def table(self) -> DataFrame:
-        """Return a row per covariate, sorted by p-value and R².
-
-        Returns
-        -------
-        pandas.DataFrame
-            Statistics and p-values.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns: dict[str, Any] = {"covariate": self.covariates, "values": self.n_values}
         columns |= {"same among nearest": self.neighbors, "expected": self.neighbors_expected}
         columns |= {"R2": self.r2, "R2 expected": self.r2_expected, "R2 of labels": self.label_r2}
         columns |= {"p": self.p, "q": self.q, "Cramér's V with labels": self.association, "its p": self.association_p}
-        return frame(columns, np.lexsort([-np.nan_to_num(self.r2), np.nan_to_num(self.p, nan=np.inf)]))
+        return columns, np.lexsort([-np.nan_to_num(self.r2), np.nan_to_num(self.p, nan=np.inf)])
 
 
 def batch_effects(

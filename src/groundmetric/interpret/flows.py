@@ -6,7 +6,7 @@ Also the arguments that functions of this package share: metric, labels and kind
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -42,13 +42,25 @@ Digest = TypeVar("Digest")
 MOST_BAGS = 4  # metrics under which a pair is compared; more take longer and hardly add precision
 
 
-def frame(columns: Mapping[str, Any], order: np.ndarray | None = None) -> DataFrame:
-    """Return a data frame with the given columns and order of rows."""
-    need("pandas", "a table")
-    import pandas as pd
+class Tabular:
+    """Result with a table: `_table` returns its columns and the order of its rows."""
 
-    table = pd.DataFrame(dict(columns))
-    return table if order is None else table.iloc[order].reset_index(drop=True)
+    def table(self) -> DataFrame:
+        """Return the result as a data frame, the most important rows first.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per feature, kind of points, axis, covariate, set or patient.
+        """
+        need("pandas", "a table")
+        import pandas as pd
+
+        columns, order = self._table()
+        return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
+
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
+        raise NotImplementedError
 
 
 def metric_of(source: Any, D: Distributions) -> GroundMetric:
@@ -113,7 +125,7 @@ def equalized_with_kinds(D: Distributions, kinds: np.ndarray) -> tuple[Distribut
 
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(Tabular):
     """Mass that is moved between kinds of points, as a mean over pairs of distributions.
 
     Parameters
@@ -161,14 +173,7 @@ class Flow:
         """Share of the mass that stays with its kind."""
         return float(np.trace(self.mass))
 
-    def table(self) -> DataFrame:
-        """Return a row for every two kinds between which mass is moved, sorted by cost.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns from, to, mass, distance and share of cost.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         rows, cols = np.nonzero(self.mass)
         columns = {
             "from": [self.values[r] for r in rows],
@@ -177,7 +182,7 @@ class Flow:
             "distance": self.distance[rows, cols],
             "share of cost": self.cost[rows, cols] / (self.value or 1.0),
         }
-        return frame(columns, np.argsort(-self.cost[rows, cols], kind="stable"))
+        return columns, np.argsort(-self.cost[rows, cols], kind="stable")
 
 
 def flow(
@@ -484,7 +489,7 @@ def by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class AnnotationRelevance:
+class AnnotationRelevance(Tabular):
     """Relevance of each kind of points: its share of the excess distance between classes.
 
     The excess distance is the mean distance to distributions of other classes minus that to the own class.
@@ -548,20 +553,13 @@ class AnnotationRelevance:
         best = np.argmax(np.nan_to_num(self.draws, nan=-np.inf), axis=1)
         return np.bincount(best, minlength=len(self.values)) / max(1, len(best))
 
-    def table(self) -> DataFrame:
-        """Return a row per kind, sorted by share.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns value, share, low, high, first, relevance and mass.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         low, high = self.interval
         columns = {
             "value": self.values, "share": self.share, "low": low, "high": high, "first": self.first,
             "relevance": self.relevance, "mass": self.mass,
         }  # fmt: skip
-        return frame(columns, np.argsort(-np.nan_to_num(self.share, nan=-np.inf), kind="stable"))
+        return columns, np.argsort(-np.nan_to_num(self.share, nan=-np.inf), kind="stable")
 
 
 def annotation_relevance(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -20,18 +20,14 @@ from .._internal.validation import check_number, group_list, unit_codes
 from ..distributions import as_distributions
 from ..ensemble.members import importance_interval
 from ..evaluation.intervals import resample
-from .flows import classes_of, feature_names, frame, metric_of
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
+from .flows import Tabular, classes_of, feature_names, metric_of
 
 # Sizes of sets that are tested for enrichment, in features of the background.
 MIN_SIZE, MAX_SIZE = 5, 500
 
 
 @dataclass(frozen=True)
-class Stability:
+class Stability(Tabular):
     """Importances of features in refits on bootstrap samples of the distributions.
 
     Parameters
@@ -72,20 +68,13 @@ class Stability:
         ranks = np.argsort(np.argsort(-self.refits, axis=1, kind="stable"), axis=1)
         return np.mean(ranks < self.n_top, axis=0)
 
-    def table(self) -> DataFrame:
-        """Return a row per feature, the most important first.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns feature, importance, low, high and selected.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         low, high = self.interval
         columns = {
             "feature": self.features, "importance": self.importance, "low": low, "high": high,
             "selected": self.selected,
         }  # fmt: skip
-        return frame(columns, np.argsort(-self.importance, kind="stable"))
+        return columns, np.argsort(-self.importance, kind="stable")
 
 
 def stability(
@@ -214,7 +203,7 @@ def training_summary(history: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Enrichment:
+class Enrichment(Tabular):
     """Enrichment of sets of features, sorted by p-value.
 
     Parameters
@@ -249,19 +238,12 @@ class Enrichment:
     p: np.ndarray
     q: np.ndarray
 
-    def table(self) -> DataFrame:
-        """Return a row per set.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns set, size, overlap, effect, p, q and features.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns = {
             "set": self.sets, "size": self.size, "overlap": [len(names) for names in self.overlap],
             "effect": self.effect, "p": self.p, "q": self.q, "features": [", ".join(names) for names in self.overlap],
         }  # fmt: skip
-        return frame(columns)
+        return columns, np.arange(len(self.sets))
 
 
 def over_representation(

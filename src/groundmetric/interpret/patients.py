@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -31,23 +31,20 @@ from ..learning.splits import restricted_permutations
 from ..metrics.base import GroundMetric
 from .flows import (
     MOST_BAGS,
+    Tabular,
     annotation_of,
     by_kind,
     classes_of,
     equalized_with_kinds,
     feature_names,
-    frame,
     shipping,
 )
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 _N_PERMUTATIONS = 999
 
 
 @dataclass(frozen=True)
-class Counterfactual:
+class Counterfactual(Tabular):
     """Changes of the points of a distribution on their way to another class.
 
     Parameters
@@ -95,14 +92,7 @@ class Counterfactual:
     share: np.ndarray
     neighbors: list[Any]
 
-    def table(self) -> DataFrame:
-        """Return a row per kind and feature, sorted by p-value and by the ratio of the change to its interval.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns kind, feature, change, low, high, p and share of the kind.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         kind, feature = np.nonzero(np.isfinite(self.change))
         at = (kind, feature)
         columns = {
@@ -111,7 +101,7 @@ class Counterfactual:
             "share of the kind": self.share[kind],
         }  # fmt: skip
         strength = np.abs(self.change[at]) / np.maximum(self.high[at] - self.low[at], 1e-300)
-        return frame(columns, np.lexsort([-strength, self.p[at]]))
+        return columns, np.lexsort([-strength, self.p[at]])
 
 
 def counterfactual(
@@ -295,7 +285,7 @@ _KINDS = ("univariate", "anova")
 
 
 @dataclass(frozen=True)
-class Influence:
+class Influence(Tabular):
     """Results of a cohort without each of its patients.
 
     Parameters
@@ -360,20 +350,13 @@ class Influence:
         """Whether the conclusion (p at most 0.05) is another one without the patient."""
         return (self.p_values <= 0.05) != (self.p <= 0.05)
 
-    def table(self) -> DataFrame:
-        """Return a row per patient, sorted by influence.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns patient, influence, score, p, overlap, map correlation, map share and changes conclusion.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns = {
             "patient": self.names, "influence": self.influence, "score": self.scores, "p": self.p_values,
             "overlap": self.overlap, "map correlation": self.map_correlation, "map share": self.map_share,
             "changes conclusion": self.changes,
         }  # fmt: skip
-        return frame(columns, np.argsort(-self.influence, kind="stable"))
+        return columns, np.argsort(-self.influence, kind="stable")
 
 
 def influence(

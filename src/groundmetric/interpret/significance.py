@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,7 @@ from ..learning.splits import (
     profiles,
     restricted_permutations,
 )
-from .flows import classes_of, feature_names, frame
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .flows import Tabular, classes_of, feature_names
 
 # Bins of equal mass that describe a quantile function.
 _N_BINS = 20
@@ -94,7 +91,7 @@ class Discoveries:
 
 
 @dataclass(frozen=True)
-class FeatureSignificance:
+class FeatureSignificance(Tabular):
     """Statistics, p- and q-values of single features.
 
     Parameters
@@ -150,20 +147,13 @@ class FeatureSignificance:
     n_units: int
     n_points: int
 
-    def table(self) -> DataFrame:
-        """Return a row per feature, sorted by the statistic, largest first.
-
-        Returns
-        -------
-        DataFrame
-            Columns feature, statistic, shift, p, q, family_p, parametric_p and parametric_q.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns = {
             "feature": self.features, "statistic": self.statistic, "shift": self.shift,
             "p": self.discoveries.p, "q": self.discoveries.q, "family_p": self.discoveries.family_p,
             "parametric_p": self.parametric_p, "parametric_q": self.parametric_q,
         }  # fmt: skip
-        return frame(columns, np.argsort(-self.statistic, kind="stable"))
+        return columns, np.argsort(-self.statistic, kind="stable")
 
     def __repr__(self) -> str:
         kind = "all" if self.exact else "random"
