@@ -24,6 +24,7 @@ from sklearn.preprocessing import SplineTransformer
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.evaluation import intervals
+from groundmetric.evaluation.scores import score_codes
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
 Found = Mapping[str, Any]
@@ -352,7 +353,7 @@ def statistics(folder: Path) -> Found:
         "draws": draws,
         "t": intervals.corrected_t(first, 0.25), "paired t": intervals.paired_t(first, second, 0.25),
         "holm": intervals.holm([*second, np.nan]),
-        "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
+        "scores": score_codes(y, probabilities), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "splits": splits,
     }  # fmt: skip
 

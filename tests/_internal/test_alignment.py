@@ -249,12 +249,6 @@ def test_a_mask_with_names_selects_by_name():
     assert D[by_name(LABELS) == "ill"].names == D[LABELS == "ill"].names
 
 
-def test_scores_go_by_the_names_of_rows_and_columns():
-    table = pd.DataFrame([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], ["x", "y", "z"], ["a", "b"])
-    y = pd.Series(["a", "b", "a"], ["x", "y", "z"])
-    assert evaluation.scores(y[["z", "y", "x"]], table[["b", "a"]], ["a", "b"])["accuracy"] == 1.0
-
-
 class TestPoints:
     """Values per point are aligned by the index of the points, or of the samples."""
 

@@ -53,7 +53,7 @@ MASKED = {
     "strata": lambda: learner().fit(D, LABELS, strata=masked(LABELS)),
     "groups, compare": lambda: evaluation.compare({"e": baselines.Euclidean()}, D, LABELS, groups=masked(LABELS)),
     "groups, folds": lambda: evaluation.folds(LABELS, groups=masked(LABELS)),
-    "y, scores": lambda: evaluation.scores(masked(["a", "b"]), np.eye(2), ["a", "b"]),
+    "y, vote": lambda: evaluation.vote(np.eye(2), masked(["a", "b"]), ["a", "b"]),
     "distances": lambda: gm.interpret.batch_effects(masked(SQUARE), ["a", "a", "b"], {}),
     "cost": lambda: solve(masked(SQUARE)),
     "a": lambda: solve(SQUARE, masked(ONES), ONES),

@@ -17,10 +17,10 @@ from groundmetric.evaluation import (
     folds,
     leave_one_group_out,
     leave_one_out,
-    scores,
     shuffled,
 )
 from groundmetric.evaluation.intervals import corrected_t, wilson_ends
+from groundmetric.evaluation.scores import score_codes
 
 from .methods import euclidean, failing, knowing, means, oracle, tiny_cohort
 
@@ -129,7 +129,7 @@ def test_folds_are_pooled_in_each_round(on_folds):
             table = np.zeros((18, 3))
             for split in range(at, at + 3):
                 table[on_folds.splits[split][1]] = on_folds.results["Euclid"][split].probabilities
-            pooled.append(scores(NAMES, table, on_folds.classes)[name])
+            pooled.append(score_codes(y, table)[name])
         outcome = on_folds.estimate("Euclid", name)
         assert outcome.value == pytest.approx(np.mean(pooled))
         assert outcome.how == "Wilson"

@@ -14,7 +14,7 @@ from groundmetric import TransportKNeighborsClassifier
 from groundmetric._internal.parallel import InterruptedWarning
 from groundmetric.evaluation.compare import Cohort, Task, attempt
 from groundmetric.evaluation.results import Protocol, Result
-from groundmetric.evaluation.scores import SCORES, scores, vote
+from groundmetric.evaluation.scores import SCORES, encode, score_codes, vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort
 
@@ -34,7 +34,7 @@ def test_distributions_are_voted_on_by_their_nearest():
     classifier = TransportKNeighborsClassifier(3).fit(D[TRAIN], NAMES[TRAIN])
     assert result.status == "ok"
     assert_allclose(result.probabilities, classifier.predict_proba(D[TEST]))
-    assert result.scores["distributions"] == scores(NAMES[TEST], result.probabilities, COHORT.classes)
+    assert result.scores["distributions"] == score_codes(COHORT.codes[TEST], np.array(result.probabilities))
     assert result.scores.keys() == {"distributions"}
 
 
@@ -44,7 +44,7 @@ def test_points_are_voted_on_and_counted_by_distribution():
     truth = np.repeat(NAMES[TEST], D[TEST].sizes)
     distances = fitted.point_distances(D[TEST].points, D[TRAIN].points)
     expected = vote(distances, np.repeat(NAMES[TRAIN], D[TRAIN].sizes), COHORT.classes, n_neighbors=20)
-    assert result.scores["points"] == pytest.approx(scores(truth, expected, COHORT.classes))
+    assert result.scores["points"] == pytest.approx(score_codes(encode(truth, COHORT.classes), expected))
     counts = np.array(result.point_counts)
     assert counts.sum(axis=1).tolist() == D[TEST].sizes.tolist()
     right = counts[np.arange(6), np.searchsorted(COHORT.classes, NAMES[TEST])].sum()

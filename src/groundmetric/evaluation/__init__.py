@@ -13,7 +13,7 @@ from .intervals import Difference, Estimate
 from .permutation import PermutationTest, SizeAssociation, permutation_test, size_association
 from .planning import LearningCurve, learning_curve
 from .results import Comparison, Voting
-from .scores import concordance_index, scores, vote
+from .scores import concordance_index, vote
 
 __all__ = [
     "Comparison",
@@ -31,7 +31,6 @@ __all__ = [
     "leave_one_out",
     "out_of_fold_distances",
     "permutation_test",
-    "scores",
     "shuffled",
     "size_association",
     "vote",

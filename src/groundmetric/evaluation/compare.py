@@ -25,13 +25,7 @@ from .._internal.validation import check_classes, check_labels, group_list, labe
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
 from ..learning.splits import Split, as_splits, check_splits, folds, rounds_of, shuffled
 from .results import ERROR, OK, OUT_OF_MEMORY, Comparison, Protocol, Result, Voting
-from .scores import (
-    check_distances,
-    encode,
-    nearest_distributions,
-    score_codes,
-    vote_points,
-)
+from .scores import check_distances, encode, nearest_distributions, score_codes, vote_points
 
 # Parameters that change the duration of a fit, but not its result.
 _IRRELEVANT = {"n_jobs", "verbose", "checkpoint"}

@@ -1,10 +1,9 @@
 """Tests of association with the label: of the distributions, by permutation, and of their numbers of points.
 
 The held-out score of an ensemble has little power for many weak differences. It is combined with statistics of the
-association between labels and distributions, which need no fit: hundreds of permutations take a second.
-PERMANOVA of means has power for many weak differences, the mean over all standardised features for many weak
-differences of the same sign (a programme), and a likelihood ratio of sparse differences for a few strong ones. The
-first and the last exist for standard deviations, too.
+association between labels and distributions, which need no fit: PERMANOVA of means for many weak differences, the mean
+over all standardised features for many weak differences of the same sign (a programme), and a likelihood ratio of
+sparse differences for a few strong ones. The first and the last exist for standard deviations, too.
 
 Each statistic is turned into a rank among all arrangements of the labels, ranks are combined, and the combination is
 ranked again among the same arrangements. Since the observed labels are one of the arrangements, the p-value is valid
@@ -16,7 +15,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._internal.parallel import progress_bar, run_tasks
+from .._internal.tables import plain
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import (
     NameIndex,
@@ -86,22 +86,21 @@ class PermutationTest:
     statistic : float
         Score with the observed labels; with ``statistic="association"``, the combination of statistics.
     null : array of shape (n_permutations,)
-        Scores with permuted labels; NaN, which is treated as a hit, if the method failed or the score is undefined.
+        Scores with permuted labels; NaN, which counts as a hit, if the method failed.
     p : float
-        Smallest level at which the null hypothesis is rejected, from all `combined` statistics. Of a single statistic,
-        (1 + hits) / (1 + permutations); a hit is a null value as high as the statistic or higher.
+        P-value of all `combined` statistics. Of a single statistic, (1 + hits) / (1 + permutations); a hit is a null
+        value as high as the statistic or higher.
     score : str
         Name of the score.
     exchanged : str
         Units among which labels were permuted, in words, e.g. "groups within strata".
     arrangements : int
-        Number of different arrangements of the labels. The smallest p-value of N permutations is 1 / (N + 1); where
-        arrangements are fewer, the smallest to expect is about one over their number.
+        Number of different arrangements of the labels. No test has a p-value far below one over this number.
     seconds : float
         Mean time of one arrangement, fits and predictions on all splits.
     p_values : dict of str to float
-        P-value of each statistic alone. For an ensemble these include "map separation", the p-value of the separation
-        of the labels in a 2-D map of `distances_`, from refits under permuted labels.
+        P-value of each statistic alone. "map separation" is that of the labels in a 2-D map of the ensemble's
+        `distances_`, from refits under permuted labels.
     combined : tuple of str
         Statistics that `p` combines.
 
@@ -109,8 +108,7 @@ class PermutationTest:
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=3, offsets=(1.5, 7.5, 13.5), random_state=0)
-    >>> method = gm.baselines.Euclidean()
-    >>> test = gm.evaluation.permutation_test(method, D, y, cv=3, n_permutations=9, random_state=0)
+    >>> test = gm.evaluation.permutation_test(gm.baselines.Euclidean(), D, y, cv=3, n_permutations=9, random_state=0)
     >>> test.null.shape, test.exchanged, test.arrangements
     ((9,), 'distributions', 1680)
     """
@@ -137,16 +135,14 @@ class PermutationTest:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The test as plain data that JSON can hold.
+        """Return the test as plain data for JSON.
 
         Returns
         -------
         dict
             All parameters by name, and `failed`; NaN scores become None.
         """
-        null = [None if np.isnan(value) else float(value) for value in self.null]
-        fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed", "p_values")
-        return {**{name: getattr(self, name) for name in fields}, "combined": list(self.combined), "null": null}
+        return {**plain(asdict(self)), "failed": self.failed}
 
 
 def permutation_test(
@@ -166,7 +162,7 @@ def permutation_test(
 ) -> PermutationTest:
     """Test whether labels are associated with the distributions, by the held-out score of a method.
 
-    Splitting, fitting and predicting are repeated with permuted labels. Observed labels go through exactly the same
+    Splitting, fitting and predicting are repeated with permuted labels, and observed labels go through exactly the same
     procedure. Under the null hypothesis, each rank of their score among all scores therefore has equal probability, and
     p-values are uniform (conservative if scores tie).
 
@@ -175,18 +171,17 @@ def permutation_test(
     labels of distributions within their group and, where groups differ in their labels, also all labels of one group
     with those of another of the same size.
 
-    An ensemble is fitted again for every permutation, with the settings that it has; permutations share the geometry,
-    which does not depend on labels. By default its held-out score is combined with statistics of the association
-    between labels and distributions (PERMANOVA of means, of standard deviations and of Euclidean transport, and sparse
-    differences of single features), which have more power for many weak differences. They need no fit and have at least
-    999 permutations; the p-values of both are merged by the Cauchy combination (Liu & Xie 2020), and the result is not
-    below ``1 / (n_permutations + 1)``. See `statistic`.
+    An ensemble is fitted again for every permutation; permutations share the geometry, which does not depend on labels.
+    By default its held-out score is combined with statistics of the association between labels and distributions
+    (PERMANOVA of means, of standard deviations and of Euclidean transport, and sparse differences of single features),
+    which have more power for many weak differences, need no fit and have at least 999 permutations. The p-values of
+    both are merged by the Cauchy combination (Liu & Xie 2020), not below ``1 / (n_permutations + 1)``.
 
     Parameters
     ----------
     method : estimator
-        As in `compare`; or a `GroundMetricEnsemble`, or a `TransportClassifier`, `TransportRegressor` or
-        `TransportSurvival` on one, which has held-out predictions of its own and needs no splits.
+        As in `compare`; or a `GroundMetricEnsemble`, `TransportClassifier`, `TransportRegressor` or
+        `TransportSurvival`, which has held-out predictions of its own and needs no splits.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -203,9 +198,9 @@ def permutation_test(
     n_permutations : int, default=199
         Number of exchanges of the labels.
     statistic : {"combined", "score", "association"}, default="combined"
-        For an ensemble: the held-out score (the mean log-probability of the true class; for numbers and survival times,
-        the log-likelihood) combined with statistics of association, the score alone, or the statistics of association
-        alone, which need no fit and take milliseconds. For other methods, the statistic is the balanced accuracy.
+        For an ensemble: the held-out score (mean log-probability of the true class; for numbers and survival times, the
+        log-likelihood) combined with statistics of association, or one of the two. "association" takes milliseconds.
+        For other methods, the statistic is the balanced accuracy.
     voting : Voting or None, default=None
         Votes of the nearest training distributions, for methods without `predict_proba`; None: ``Voting()``.
     n_jobs : int or None, default=None
@@ -502,7 +497,12 @@ class Association:
         self._degrees = round(float(np.trace(self._centre)))
         means = (geometry.description.drawn.means() - geometry.scaling.centre)[used]
         deviations = geometry.description.deviations[used]
-        self._means, self._deviations = (self._centre @ average @ _standardised(x) for x in (means, deviations))
+        scaled = []
+        for x in (means, deviations):
+            deviation = x.std(axis=0)
+            varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
+            scaled.append(self._centre @ average @ ((x - x.mean(axis=0)) / np.where(varies, deviation, np.inf)))
+        self._means, self._deviations = scaled
         # The diagonal is that of the distributions in use: a nearby distribution of the same group would enlarge it.
         transport = replace_diagonal(np.exp(-EuclideanView.fit(geometry).distances[np.ix_(used, used)]))
         kernels = [means @ means.T, transport]
@@ -513,28 +513,18 @@ class Association:
         """Return the statistics in the order of `WEIGHTS`; large values are extreme."""
         basis = _label_basis(self._centre, target, self._first)
         between = [float(np.trace(basis.T @ kernel @ basis)) for kernel in self._kernels]
-        sparse = [_sparse_likelihood_ratio(x, basis, self._degrees) for x in (self._means, self._deviations)]
+        ratios = []
+        for x in (self._means, self._deviations):
+            # Log-likelihood ratio of a share of columns with differences against none. Columns are treated as
+            # independent, with normal differences; the permutation distribution accounts for the rest.
+            n_between, n_error = basis.shape[1], max(self._degrees - basis.shape[1], 1)
+            explained = np.square(basis.T @ x).sum(axis=0)
+            residual = np.maximum(np.square(x).sum(axis=0) - explained, 0.0) / n_error
+            squares = explained / np.maximum(moderated_variances(residual, n_error), 1e-12)
+            gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
+            ratios.append(float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum()))
         shift = float(np.square(basis.T @ self._means.mean(axis=1)).sum())
-        return np.array([*between, *sparse, shift])
-
-
-def _standardised(x: np.ndarray) -> np.ndarray:
-    deviation = x.std(axis=0)
-    varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
-    return (x - x.mean(axis=0)) / np.where(varies, deviation, np.inf)
-
-
-def _sparse_likelihood_ratio(x: np.ndarray, basis: np.ndarray, degrees: int) -> float:
-    """Return the log-likelihood ratio of a share of columns with differences against none.
-
-    Columns are treated as independent, with normal differences; the permutation distribution accounts for the rest.
-    """
-    n_between, n_error = basis.shape[1], max(degrees - basis.shape[1], 1)
-    explained = np.square(basis.T @ x).sum(axis=0)
-    residual = np.maximum(np.square(x).sum(axis=0) - explained, 0.0) / n_error
-    squares = explained / np.maximum(moderated_variances(residual, n_error), 1e-12)
-    gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
-    return float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum())
+        return np.array([*between, *ratios, shift])
 
 
 def moderated_variances(variances: np.ndarray, degrees: float) -> np.ndarray:
@@ -584,16 +574,12 @@ def rank_p_values(values: np.ndarray) -> np.ndarray:
 
 
 def combined_p_value(table: np.ndarray, weights: Sequence[float] | None = None) -> float:
-    """Return the p-value of the first row of (n_arrangements, n_statistics) by all statistics together.
-
-    P-values of the statistics are combined by the weighted Cauchy combination (Liu & Xie 2020), and the combination is
-    ranked among all arrangements.
-    """
+    """Return the p-value of the first row of (n_arrangements, n_statistics) by all statistics together."""
     return float(rank_p_values(combined_scores(table, weights))[0])
 
 
 def combined_scores(table: np.ndarray, weights: Sequence[float] | None = None) -> np.ndarray:
-    """Return the weighted Cauchy combination of the statistics of each row; a single statistic unchanged."""
+    """Return the Cauchy combination of the ranks of each row (Liu & Xie 2020); a single statistic unchanged."""
     if table.shape[1] == 1:
         return table[:, 0]
     p = np.array([rank_p_values(column) for column in table.T])
@@ -619,7 +605,7 @@ class SizeAssociation:
     Parameters
     ----------
     p : float
-        p-value of no association; NaN where fewer than two labels have two units, or all sizes are equal.
+        P-value of no association; NaN for fewer than four units, or if all sizes are equal.
     test : str
         "Kruskal-Wallis", "Spearman", or either "within groups" where labels vary within groups.
     medians : dict
@@ -675,18 +661,17 @@ def size_association(
 ) -> SizeAssociation:
     """Test whether the number of points of distributions is associated with their labels.
 
-    Distances between distributions grow as these have fewer points: where numbers of points differ between classes, a
-    method that uses all points tells the classes apart by their numbers. The Kruskal-Wallis test compares classes,
-    Spearman's correlation numbers. With `groups`, the units are groups, each with the mean logarithm of its sizes;
-    where labels vary within groups, labels are permuted within them.
+    Distances grow as distributions have fewer points: where numbers of points differ between classes, a method that
+    uses all points tells the classes apart by their numbers. The Kruskal-Wallis test compares classes, Spearman's
+    correlation numbers. With `groups`, the units are groups, each with the mean logarithm of its sizes; where labels
+    vary within groups, labels are permuted within them.
 
     Parameters
     ----------
     D : Distributions or array-like of shape (n_distributions,)
         Distributions, or their numbers of points.
     y : array-like of shape (n_distributions,)
-        Labels; distributions without one (None, NaN) are ignored. `y` and `groups` are matched by name where they carry
-        names.
+        Labels; distributions without one (None, NaN) are ignored. `y` and `groups` are matched by name.
     groups : array-like of shape (n_distributions,) or None, default=None
         Independent unit of each distribution (its patient); None: every distribution is one.
     target : {"classes", "ordered"}, default="classes"
@@ -720,25 +705,20 @@ def size_association(
         medians = {value: float(np.median(counts[codes == c])) for c, value in enumerate(values.tolist())}
     else:
         codes, medians = np.asarray(real_array(labels, "y"), dtype=np.float64), {}
-    n_units = int(np.unique(units).size)
-    name = "Kruskal-Wallis" if target == "classes" else "Spearman"
+    n_units, name, p = int(units.max()) + 1, "Kruskal-Wallis" if target == "classes" else "Spearman", np.nan
     if all(np.ptp(codes[units == unit]) == 0 for unit in range(n_units)):
-        p = _p_of_units(_unit_means(sizes, units), _unit_means(codes, units), target)
+        means, labels_of_units = _unit_means(sizes, units), _unit_means(codes, units)
+        if np.ptp(means) > 0 and np.ptp(labels_of_units) > 0 and n_units >= 4:
+            if target == "ordered":
+                p = stats.spearmanr(means, labels_of_units).pvalue
+            else:
+                p = stats.kruskal(*(means[labels_of_units == c] for c in np.unique(labels_of_units))).pvalue
     else:
         p, name = _p_within(sizes, codes, units, target), f"{name} within groups"
     correlation = np.nan
     if target == "ordered" and np.ptp(sizes) > 0 and np.ptp(codes) > 0:
         correlation = float(stats.spearmanr(sizes, codes).statistic)
-    return SizeAssociation(p, name, medians, correlation, n_units)
-
-
-def _p_of_units(sizes: np.ndarray, codes: np.ndarray, target: str) -> float:
-    """Return the p-value for independent units."""
-    if np.ptp(sizes) == 0 or np.ptp(codes) == 0 or sizes.size < 4:
-        return np.nan
-    if target == "ordered":
-        return float(stats.spearmanr(sizes, codes).pvalue)
-    return float(stats.kruskal(*(sizes[codes == c] for c in np.unique(codes))).pvalue)
+    return SizeAssociation(float(p), name, medians, correlation, n_units)
 
 
 def _p_within(sizes: np.ndarray, codes: np.ndarray, units: np.ndarray, target: str) -> float:

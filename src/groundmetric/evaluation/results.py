@@ -402,22 +402,14 @@ class Comparison:
         protocol = Protocol(**content["protocol"])
         return cls(**{**content, "splits": splits, "results": results, "protocol": protocol})
 
-    def to_markdown(self, reference: str | None = None, score: str = "balanced_accuracy") -> str:
-        """Return tables of all scores, and of the reference against every other method.
-
-        Parameters
-        ----------
-        reference : str or None, default=None
-            Name of a method; None: the first.
-        score : str, default="balanced_accuracy"
-            Score of the paired tables.
+    def to_markdown(self) -> str:
+        """Return tables of all scores, and of the balanced accuracy of the first method against every other.
 
         Returns
         -------
         str
             Markdown.
         """
-        reference = self.methods[0] if reference is None else reference
         parts = []
         for level in self.levels or ["distributions"]:  # a table of failures, where all failed
             rows: list[list[str]] = []
@@ -432,9 +424,9 @@ class Comparison:
             if len(self.methods) > 1:
                 rows = [
                     [method, *_format_difference(lead), tables.p_value(lead.p), tables.p_value(adjusted)]
-                    for method, (lead, adjusted) in self.against(reference, score, level).items()
+                    for method, (lead, adjusted) in self.against(level=level).items()
                 ]
-                title = f"### {reference} against each, {score_name(score)} of {level}"
+                title = f"### {self.methods[0]} against each, balanced accuracy of {level}"
                 head = ["method", "difference", "95% interval", "p", "p (Holm)"]
                 parts.append(f"{title}\n\n{tables.markdown(head, rows)}")
         return "\n\n".join([*parts, "\n".join(f"- {note}" for note in self._remarks())]) + "\n"

@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._internal.types import ClassesLike, LabelsLike
-from .._internal.validation import (
-    NameIndex,
-    align_by_name,
-    check_number,
-    real_array,
-    refuse_mask,
-)
+from .._internal.validation import NameIndex, align_by_name, check_number, real_array, refuse_mask
 from ..distances import GroundMetricMethod, kneighbors
 from ..distributions import Distributions
 from ..estimators.neighbors import check_weights, class_shares
@@ -27,56 +21,6 @@ SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probabili
 LEAST_PROBABILITY = 1e-3
 # Entries of a block of distances between points: 64 MB, and as much again to find the nearest.
 _BLOCK = 1 << 23
-
-
-def scores(
-    y: LabelsLike,
-    probabilities: ArrayLike,
-    classes: ClassesLike,
-    *,
-    weights: ArrayLike | None = None,
-) -> dict[str, float]:
-    """Return scores of predictions from the probability of each class; the most probable class is the prediction.
-
-    Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
-    `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y`.
-    The log-probability is the mean logarithm of the probability of the true class, at least 0.001.
-    Undefined scores are NaN, such as the AUC of a single test distribution: pool the predictions of several splits.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Labels; matched by name if these and `probabilities` carry names.
-    probabilities : array-like of shape (n, n_classes)
-        Probability of each class; columns of a table are matched to `classes` by name.
-    classes : array-like of shape (n_classes,)
-        Label of each column of `probabilities`.
-    weights : array-like of shape (n,) or None, default=None
-        Weight of each item; None: 1.
-
-    Returns
-    -------
-    dict of str to float
-        "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" and "log_probability".
-
-    Examples
-    --------
-    >>> from groundmetric.evaluation import scores
-    >>> scores(["a", "b", "b"], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], ["a", "b"])["balanced_accuracy"]
-    0.75
-    """
-    name_index = NameIndex.of(probabilities, items="items")
-    table: Any = probabilities
-    if hasattr(table, "columns"):
-        columns = NameIndex(np.asarray(classes).tolist(), items="classes")
-        table = align_by_name(table.T, columns, "probabilities").T
-    table = np.asarray(real_array(table, "probabilities"), dtype=np.float64)
-    codes, weights = encode(align_by_name(y, name_index, "y"), classes), align_by_name(weights, name_index, "weights")
-    if table.shape != (codes.size, len(classes)):
-        raise ValueError(f"probabilities have shape {table.shape} for {codes.size} items and {len(classes)} classes")
-    if weights is not None and np.shape(weights) != (codes.size,):
-        raise ValueError(f"weights have shape {np.shape(weights)} for {codes.size} items: one is needed for each")
-    return score_codes(codes, table, weights)
 
 
 def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
@@ -191,12 +135,7 @@ def _mean(values: np.ndarray) -> float:
 
 
 def vote(
-    distances: ArrayLike,
-    y: LabelsLike,
-    classes: ClassesLike,
-    *,
-    n_neighbors: int = 5,
-    weights: str = "distance",
+    distances: ArrayLike, y: LabelsLike, classes: ClassesLike, *, n_neighbors: int = 5, weights: str = "distance"
 ) -> np.ndarray:
     """Return the probability of each class from distances to labelled items.
 

@@ -51,28 +51,21 @@ class BatchEffects(Tabular):
     ----------
     covariates : list of str
         Names of the covariates that were tested.
-    n_values : array of int of shape (n_covariates,)
+    n_values : array
         Number of values of each.
-    neighbors : array of shape (n_covariates,)
-        Share of the units whose nearest neighbour has the same value.
-    neighbors_expected : array of shape (n_covariates,)
-        Mean of `neighbors` with values permuted.
-    r2 : array of shape (n_covariates,)
-        Share of the squared distances between units that the covariate explains, as in PERMANOVA.
-    r2_expected : array of shape (n_covariates,)
-        Mean of `r2` with values permuted.
-    label_r2 : array of shape (n_covariates,)
+    neighbors, neighbors_expected : array
+        Share of the units whose nearest neighbour has the same value, and its mean with values permuted.
+    r2, r2_expected : array
+        Share of the squared distances between units that the covariate explains (PERMANOVA), and its mean with values
+        permuted.
+    label_r2 : array
         Share of the squared distances that the labels explain, for comparison.
-    p : array of shape (n_covariates,)
-        p-value of both statistics together; NaN without distances, and if no permutation is possible, for example
-        because the covariate has one value within each label.
-    q : array of shape (n_covariates,)
-        p-values adjusted for the number of covariates (Benjamini & Hochberg).
-    association : array of shape (n_covariates,)
-        Cramér's V of covariate and labels: 0 for none, 1 where one determines the other.
-    association_p : array of shape (n_covariates,)
-        p-value of `association`: Fisher's exact test for two values, two labels and independent units, otherwise by
-        restricted permutations of the units.
+    p, q : array
+        p-value of both statistics together, NaN without distances or possible permutations (a covariate with one value
+        within each label); adjusted for the number of covariates (Benjamini & Hochberg).
+    association, association_p : array
+        Cramér's V of covariate and labels, from 0 to 1, and its p-value: Fisher's exact test for two values, two labels
+        and independent units, otherwise by restricted permutations of the units.
 
     Examples
     --------
@@ -150,14 +143,12 @@ def batch_effects(
     """Test whether batch, site, donor or another covariate is associated with distances, and with labels.
 
     Distributions of a group with the same value and label are one unit; the distance between two units is the mean
-    distance between their distributions, which does not depend on their numbers. Every group has the same total
-    weight. Two statistics are tested together: how often the nearest unit has the same value, and R², the share of
-    the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among units of
-    the same label: the test is independent of an association of the covariate with the label, which is tested
-    separately. With groups, permutations are restricted to those that keep groups together
-    (`learning.splits`): one sample with another value does not turn samples into independent units. If most
-    groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the
-    donor) is tested among distributions.
+    distance between their distributions. Every group has the same total weight. Two statistics are tested together: how
+    often the nearest unit has the same value, and R², the share of the squared distances that the covariate explains
+    (PERMANOVA, Anderson 2001). Values are permuted among units of the same label: the test is independent of an
+    association of the covariate with the label, which is tested separately. With groups, permutations keep groups
+    together. If most groups have one value, neighbours in the same group are ignored. A covariate that identifies the
+    groups (the donor) is tested among distributions.
 
     Use distances that hold for new distributions: for an ensemble, its out-of-bag `distances_`.
 
@@ -168,8 +159,8 @@ def batch_effects(
     y : array-like of shape (n_distributions,)
         Labels; these, covariates and groups go by name where they carry names.
     covariates : DataFrame or dict of str to array-like of shape (n_distributions,)
-        Candidates by name. Tested are those with at least 2 values and at most half as many as distributions;
-        distributions in which one is missing are left out of its test.
+        Candidates by name. Tested are those with at least 2 values and at most half as many as distributions, without
+        the distributions in which the value is missing.
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     n_permutations : int, default=999

@@ -131,8 +131,7 @@ class Flow(Tabular):
     Parameters
     ----------
     source, target : str
-        Names of the distribution or class that mass leaves, and of the one that it goes to; of several distributions,
-        their number, e.g. "3 distributions".
+        Names of the distribution or class that mass leaves, and of the one that it goes to, or "3 distributions".
     values : list
         Kinds of points.
     mass : array of shape (n_values, n_values)
@@ -147,8 +146,8 @@ class Flow(Tabular):
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
     >>> result = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
-    >>> result.source, result.target, result.kept, result.distance.tolist()
-    ('ann', 'bob', 1.0, [[0.5, nan], [nan, 1.0]])
+    >>> result.kept, result.distance.tolist()
+    (1.0, [[0.5, nan], [nan, 1.0]])
     """
 
     source: str
@@ -501,17 +500,17 @@ class AnnotationRelevance(Tabular):
     mass : array of shape (n_values,)
         Mass of each kind, as a mean over distributions; sums to 1.
     relevance : array of shape (n_values,)
-        Excess distance of a unit of mass of this kind to points of its kind, in units of the mean distance between
-        classes; NaN for a kind that is not in all classes.
+        Excess distance of a unit of mass of this kind, in units of the mean distance between classes; NaN for a kind
+        that is not in all classes.
     share : array of shape (n_values,)
         Mass × relevance as a share of the sum over kinds.
     draws : array of shape (n_draws, n_values)
         Shares in bootstrap draws of the distributions; no rows if all are in one group.
     composition : float
-        Share of the whole excess distance that is not within kinds: the cost of mass that must change its kind because
-        distributions have unequal masses of the kinds. Near 1, classes differ in the frequencies of the kinds.
+        Share of the whole excess distance that is due to mass that must change its kind. Near 1, classes differ in the
+        frequencies of the kinds.
     total : float
-        Excess distance within kinds: sum over kinds of mass × relevance, in units of the mean distance between classes.
+        Excess distance within kinds: sum over kinds of mass × relevance.
     total_draws : array of shape (n_draws,)
         The same in the bootstrap draws.
     out_of_bag : bool
@@ -522,9 +521,8 @@ class AnnotationRelevance(Tabular):
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
-    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> result.values, result.values[result.share.argmax()], result.interval.shape
-    (['centre', 'high', 'low'], 'centre', (2, 3))
+    >>> gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10).values
+    ['centre', 'high', 'low']
     """
 
     values: list[Any]
@@ -577,16 +575,14 @@ def annotation_relevance(
 ) -> AnnotationRelevance:
     """Divide the excess distance between classes among the kinds of points, with confidence intervals.
 
-    Points are compared with points of their kind: the transport plan is the best one among those that keep as much mass
-    as possible in its kind. The excess of a kind is the distance of its mass to other classes minus that to the own
-    class. Without the restriction, points that have changed raise the costs of other kinds, which must be their
-    partners. A kind that is the same in all classes has an excess of 0 up to noise, and its interval contains 0. Shares
-    sum to 1, and may be negative.
+    The transport plan is the best one among those that keep as much mass as possible in its kind; otherwise, points
+    that have changed would raise the costs of other kinds, which must be their partners. The excess of a kind is the
+    distance of its mass to other classes minus that to the own class: 0 up to noise for a kind that is the same in all
+    classes. Shares sum to 1, and may be negative. All distributions are compared by equal numbers of points.
 
-    Under a metric that was learned from the labels of the distributions, every kind is farther in other classes,
-    because the metric has fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were
-    trained on neither distribution (out of bag); then no comparison with permuted labels is needed. All distributions
-    are compared by equal numbers of points.
+    Under a metric that was learned from these labels, every kind is farther in other classes, because the metric has
+    fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were trained on neither
+    distribution (out of bag).
 
     The 95 % intervals are by bootstrap of the distributions within each class (whole groups if given; groups with
     several classes, regardless of class), on both sides of a comparison. The metric is held fixed.
@@ -625,8 +621,8 @@ def annotation_relevance(
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
     >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> round(float(result.share.sum()), 6)
-    1.0
+    >>> result.values[result.share.argmax()]
+    'centre'
     """
     check_number("n_draws", n_draws, low=1, whole=True)
     D = as_distributions(D)

@@ -29,16 +29,7 @@ from ..estimators.ensemble import Cohort, GroundMetricEnsemble, prepare_fit
 from ..evaluation.permutation import WEIGHTS, Association, combined_p_value, moderated_variances
 from ..learning.splits import restricted_permutations
 from ..metrics.base import GroundMetric
-from .flows import (
-    MOST_BAGS,
-    Tabular,
-    annotation_of,
-    by_kind,
-    classes_of,
-    equalized_with_kinds,
-    feature_names,
-    shipping,
-)
+from .flows import MOST_BAGS, Tabular, annotation_of, by_kind, classes_of, equalized_with_kinds, feature_names, shipping
 
 _N_PERMUTATIONS = 999
 

@@ -30,12 +30,7 @@ from .._internal.validation import (
     resolve_seed,
 )
 from ..distributions import Distributions, as_distributions
-from ..learning.splits import (
-    RestrictedPermutations,
-    canonical_order,
-    profiles,
-    restricted_permutations,
-)
+from ..learning.splits import RestrictedPermutations, canonical_order, profiles, restricted_permutations
 from .flows import Tabular, classes_of, feature_names
 
 # Bins of equal mass that describe a quantile function.
@@ -78,9 +73,8 @@ class Discoveries:
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).discoveries
-    >>> result.p.shape, result.smallest, bool(result.q.min() >= result.overall)
-    ((2,), 0.01, True)
+    >>> gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).discoveries.p.shape
+    (2,)
     """
 
     p: np.ndarray
@@ -101,16 +95,13 @@ class FeatureSignificance(Tabular):
     statistic : array of shape (n_features,)
         Combined z-score of mean and shape.
     shift : array of shape (n_features,)
-        Difference of the means of the second and the first class, in standard deviations of the points, after removal
-        of strata and (in paired designs) patients. With ``target="ordered"``: change of the mean per standard
-        deviation of the label. NaN with more than two classes. A feature may differ in shape without a shift.
+        Difference of the means of the second and the first class, in standard deviations of the points; with
+        ``target="ordered"``, change of the mean per standard deviation of the label. NaN with more than two classes.
     discoveries : Discoveries
         p-values, q-values (estimated false discovery rate) and family-wise p-values by permutation.
-    parametric_p : array of shape (n_features,)
-        p-values of the moderated F test of the means (limma), which assumes normally distributed patient means. These
-        p-values do not include changes of shape.
-    parametric_q : array of shape (n_features,)
-        `parametric_p` adjusted for the number of features (Benjamini & Hochberg).
+    parametric_p, parametric_q : array of shape (n_features,)
+        p-values of the moderated F test of the means (limma), and adjusted for the number of features (Benjamini &
+        Hochberg). They assume normally distributed patient means, and do not include changes of shape.
     exchanged : str
         Units among which labels were permuted, e.g. "groups within strata".
     arrangements : int
@@ -118,8 +109,8 @@ class FeatureSignificance(Tabular):
     exact : bool
         Whether all arrangements were used, and `p` does not depend on random numbers.
     smallest_p : float
-        Smallest permutation p-value that the design and the number of permutations allow, and the smallest q-value if
-        many features differ. The q-value of a feature that differs alone among m is at least ``m * smallest_p / 10``.
+        Smallest p-value that the design and the number of permutations allow. The q-value of a feature that differs
+        alone among m is at least ``m * smallest_p / 10``.
     n_units : int
         Number of units: patients, or combinations of patient and label in paired designs.
     n_points : int
@@ -129,9 +120,8 @@ class FeatureSignificance(Tabular):
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
-    >>> bool(result.discoveries.q[0] < 0.05 < result.discoveries.q[1])
-    True
+    >>> gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).exchanged
+    'distributions'
     """
 
     features: list[str]
@@ -176,27 +166,25 @@ def feature_significance(
 ) -> FeatureSignificance:
     """Test which features differ between labels, in mean or shape, with patients as units.
 
-    The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions
-    of fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged: a
-    patient counts once, however many samples it has. Differences between strata are removed. If patients have several
-    labels each (paired designs), differences between patients are removed too; if only a minority has, patients are
-    random effects with one correlation for all features.
+    The same number of points is drawn from each distribution, because quantile functions of fewer points are noisier.
+    Distributions of a patient (`groups`) with the same label are averaged: a patient counts once. Differences between
+    strata are removed; in paired designs (patients with several labels each) also those between patients. If only a
+    minority of patients has several labels, patients are random effects with one correlation for all features.
 
     The statistic is the larger of two moderated F statistics (Smyth 2004, as in limma), of the mean and of the shape of
-    the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels
-    (`learning.splits`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
-    ones. `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of
-    the observed effects; these p-values extrapolate `p` by at most a factor of 10.
+    the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels: all
+    arrangements if the design has at most ``n_permutations + 1``, otherwise random ones. `q` adjusts (Benjamini &
+    Hochberg) p-values from the permutations of all features together, after removal of the observed effects; these
+    extrapolate `p` by at most a factor of 10.
 
     Parameters
     ----------
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
-        Classes, or numbers with ``target="ordered"``; `y`, `groups` and `strata` are aligned by name if they have
-        names.
+        Classes, or numbers with ``target="ordered"``; these, groups and strata are aligned by name.
     target : {"classes", "ordered"}, default="classes"
-        Whether labels are classes, or numbers (ages, grades, survival percentiles), for which a linear trend is tested.
+        Whether labels are classes, or numbers (ages, survival percentiles), for which a linear trend is tested.
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     strata : array-like of shape (n_distributions,) or None, default=None
@@ -204,8 +192,7 @@ def feature_significance(
     n_permutations : int, default=1999
         Number of permutations. A feature that differs alone among m needs 2 m permutations for a q-value of 0.05.
     random_state : int, RandomState or None, default=None
-        Seed of the permutations and of the draw of points. Both are keyed by name, and do not depend on the order of
-        distributions.
+        Seed of the permutations and of the draw of points, which are keyed by name.
 
     Returns
     -------
@@ -214,23 +201,21 @@ def feature_significance(
 
     Notes
     -----
-    Scope. If patients of a stratum are exchangeable, `p` is exact for any distribution
-    of the features. If the number of samples per patient depends on the label, or patients have unequal numbers of
-    samples per label, `p` is approximate: means are weighted, and shapes are averaged over equal numbers of samples.
-    If no feature differs, the probability of any q-value below 0.05 is at most 0.05, for any dependence between
-    features. With effects, `q` estimates the expected share of false discoveries, assuming that features of equal
-    statistic have similar null distributions. `parametric_p` and `parametric_q` assume normally distributed patient
-    means; use them if `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32
-    arrangements and a smallest p of 1/16. No number protects against a confounder that is not among the strata.
-    `make validity` measures error rates and power.
+    If patients of a stratum are exchangeable, `p` is exact for any distribution of the features; it is approximate if
+    the number of samples per patient depends on the label. If no feature differs, the probability of any q-value below
+    0.05 is at most 0.05, for any dependence between features. With effects, `q` estimates the expected share of false
+    discoveries, assuming that features of equal statistic have similar null distributions. `parametric_p` and
+    `parametric_q` assume normally distributed patient means; use them if `smallest_p` shows that the cohort is too
+    small for a permutation test: 5 pairs have 32 arrangements and a smallest p of 1/16. No number protects against a
+    confounder that is not among the strata.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
-    >>> result.statistic.shape, result.smallest_p
-    ((2,), 0.01)
+    >>> q = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).discoveries.q
+    >>> bool(q[0] < 0.05 < q[1])
+    True
     """
     D = as_distributions(D).with_mass()
     if target == "classes":
