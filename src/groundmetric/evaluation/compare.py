@@ -225,10 +225,8 @@ def compare(
 
     All steps of a method (gene selection, scaling, learning, tuning) are fitted to the training set only. Methods with
     `predict_proba` predict by it; for others, the nearest training distributions vote. At the level of points, the
-    nearest training points vote with the label of their distribution; points of zero mass are excluded.
-
-    Parameters and splits are checked before the first fit. A method that fails on the first two splits is an error; a
-    failure on other splits is part of the result.
+    nearest training points vote with the label of their distribution; points of zero mass are excluded. A method that
+    fails on the first two splits is an error; a failure on other splits is part of the result.
 
     Parameters
     ----------
@@ -250,8 +248,8 @@ def compare(
     points : bool, default=True
         Whether points are scored, too.
     n_jobs : int or None, default=None
-        Fits (a method on a split) that run at the same time in worker processes, or on the cluster that joblib is
-        configured for; None means one, in this process, -1 one per core.
+        Fits (a method on a split) at the same time, in worker processes or on the cluster that joblib is configured
+        for; None means one, in this process.
     resume : path-like or None, default=None
         Cache file: results for the same data, splits and parameters are read from it.
     verbose : int, default=0
@@ -265,11 +263,10 @@ def compare(
     Examples
     --------
     >>> import groundmetric as gm
-    >>> from groundmetric import evaluation
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> methods = {"learned": gm.GroundMetricLearner(max_epochs=10, random_state=0), "means": gm.baselines.Summary()}
-    >>> comparison = evaluation.compare(methods, D, y, cv=evaluation.folds(y, random_state=0), points=False)
-    >>> bool(comparison.difference("learned", "means").low > 0)
+    >>> methods = {"learned": gm.GroundMetricLearner(max_epochs=10, random_state=0), "OT": gm.baselines.Euclidean()}
+    >>> comparison = gm.evaluation.compare(methods, D, y, cv=5, points=False)
+    >>> bool(comparison.difference("learned", "OT").low > 0)
     True
     """
     D = as_distributions(D)

@@ -64,7 +64,7 @@ class Estimate:
     sd : float
         Standard deviation over splits.
     low, high : float
-        Lower and upper end of the confidence interval.
+        Ends of the confidence interval.
     how : str
         Method of the interval: "Wilson" (see `intervals`), "corrected t", "delta method", or "" without an interval.
 
@@ -91,7 +91,7 @@ class Difference:
     value : float
         Score of the first method less that of the second.
     low, high : float
-        Lower and upper end of the confidence interval.
+        Ends of the confidence interval.
     p : float
         Two-sided p-value of the hypothesis that both methods score the same.
     how : str
@@ -100,11 +100,8 @@ class Difference:
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> methods = {"Euclidean": gm.baselines.Euclidean(), "means": gm.baselines.Summary()}
-    >>> difference = gm.evaluation.compare(methods, D, y, cv=3, points=False).difference("Euclidean", "means")
-    >>> difference.low <= difference.value <= difference.high
-    True
+    >>> gm.evaluation.Difference(0.1, -0.1, 0.3, 0.2, "Wilson").p
+    0.2
     """
 
     value: float

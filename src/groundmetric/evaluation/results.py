@@ -38,10 +38,9 @@ class Voting:
     class_weight : {None, "balanced"}, default=None
         "balanced" divides votes by the frequency of their class in the training set.
     n_points : "equal", int or None, default="equal"
-        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
-        distributions are computed. Distances grow as distributions have fewer points, and with all points, classes that
-        differ only in their numbers of points would be separated. "equal": `Distributions.common_size` of the cohort;
-        None: all points, with this bias.
+        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances are
+        computed; "equal": `Distributions.common_size` of the cohort. None: all points, but distances grow as
+        distributions have fewer points, and classes that differ only in their numbers of points would be separated.
     n_point_neighbors : int, default=100
         Number of points that vote for a point, at most.
     max_points : int or None, default=None
@@ -122,16 +121,13 @@ class Comparison:
     """Comparison of methods on the same splits: scores, differences and predictions, as `compare` returns them.
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions, otherwise means
-    over splits. The 95% intervals cover the score, on new patients of the same population, of the method trained on
-    cohorts of the size of the training parts; patients are the outer groups or, without groups, the
-    distributions. See `groundmetric.evaluation.intervals`.
+    over splits. The 95% intervals cover the score on new patients (outer groups or, without groups, distributions) of
+    the method trained on cohorts of the size of the training parts. See `groundmetric.evaluation.intervals`.
 
     Parameters
     ----------
-    names : list
-        Names of the distributions.
-    labels : list
-        Labels of the distributions.
+    names, labels : list
+        Names and labels of the distributions.
     classes : list
         Labels in the order of the columns of probabilities.
     splits : list of (train, test)
@@ -154,8 +150,6 @@ class Comparison:
     >>> comparison = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
     >>> comparison
     Comparison(Euclidean; 3 splits of 30 distributions)
-    >>> comparison.estimate("Euclidean").how
-    'Wilson'
     """
 
     names: list[Hashable]

@@ -39,16 +39,14 @@ class Axes(Tabular):
     values : list
         Kinds of points.
     between, within : array of shape (n_values, n_axes)
-        Mean cost of transport to distributions of other classes, and of the own, by kind of points and axis; each sums
-        to a mean distance (with several kinds, of plans that keep points in their kind as far as masses allow).
+        Mean cost of transport to distributions of other classes, and of the own, by kind of points and axis.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
-    >>> axes = gm.interpret.canonical_axes(gm.GroundMetric([[1.0, 0.0], [0.0, 0.01]], D.features), D, y)
-    >>> axes.positions.shape, bool(axes.share[0] >= axes.share[1])
-    ((3, 2), True)
+    >>> gm.interpret.canonical_axes(gm.GroundMetric([[1.0, 0.0], [0.0, 0.01]], D.features), D, y).positions.shape
+    (3, 2)
     """
 
     metric: GroundMetric
@@ -121,8 +119,7 @@ def canonical_axes(
     y : array-like of shape (n_distributions,)
         Labels.
     annotation : str, array of shape (n_points,) or None, default=None
-        Kind of each point: name of an annotation of D, or an array in the order of `D.points`. Points are then compared
-        with points of their kind, as in `annotation_relevance`.
+        Kind of each point, with which points are compared as in `annotation_relevance`.
     max_partners : int, default=10
         Largest number of distributions of each class with which a distribution is compared, drawn at random.
     random_state : int, RandomState or None, default=0
@@ -142,8 +139,8 @@ def canonical_axes(
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> axes = gm.interpret.canonical_axes(gm.GroundMetric([[0.0, 1.0], [1.0, 0.0]], D.features), D, y)
-    >>> axes.loadings.shape, round(float(axes.share.sum()), 6)
-    ((2, 2), 1.0)
+    >>> bool(axes.share[0] >= axes.share[1])
+    True
     """
     D = as_distributions(D)
     metric = metric_of(metric, D)
