@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,8 +66,6 @@ class Discoveries:
         Share of arrangements in which any feature has at least this statistic (Westfall & Young 1993).
     overall : float
         p-value of the hypothesis that no feature differs between labels.
-    smallest : float
-        Smallest value that p and q can have: one over the number of arrangements.
 
     Examples
     --------
@@ -81,7 +79,6 @@ class Discoveries:
     q: np.ndarray
     family_p: np.ndarray
     overall: float
-    smallest: float
 
 
 @dataclass(frozen=True)
@@ -249,16 +246,16 @@ def feature_significance(
         )
     D = D.equalize(n, random_state=seed)
     quantiles = _Quantiles.of(D, design.units, seed)
-    tests = _test(quantiles, design.roots(quantiles), arrangements)
+    statistics, pooled_p, parametric_p, shift = _test(quantiles, design.roots(quantiles), arrangements)
     exact = design.exchange.arrangements <= n_permutations + 1
     partitions = design.exchange.partitions if target == "classes" else design.exchange.arrangements
     return FeatureSignificance(
         features=feature_names(D),
-        statistic=tests.statistics[0],
-        shift=tests.shift,
-        discoveries=_discoveries(tests.statistics, tests.pooled_p),
-        parametric_p=tests.parametric_p,
-        parametric_q=stats.false_discovery_control(tests.parametric_p),
+        statistic=statistics[0],
+        shift=shift,
+        discoveries=_discoveries(statistics, pooled_p),
+        parametric_p=parametric_p,
+        parametric_q=stats.false_discovery_control(parametric_p),
         exchanged=design.exchange.among,
         arrangements=design.exchange.arrangements,
         exact=exact,
@@ -431,17 +428,12 @@ def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
     return _N_BINS * np.diff([*at_edges, integral[-1]], axis=0)
 
 
-class _Tests(NamedTuple):
-    """Statistics of all arrangements and features, pooled and parametric p-values, and shifts."""
+def _test(
+    quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray
+) -> tuple[Floats, Floats | None, Floats, Floats]:
+    """Return statistics (arrangements, features), pooled and parametric p-values, and shifts of all features.
 
-    statistics: Floats
-    pooled_p: np.ndarray | None
-    parametric_p: Floats
-    shift: Floats
-
-
-def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray) -> _Tests:
-    """Test all features; `arrangements` has a row per arrangement of the labels, the observed one first.
+    `arrangements` has a row per arrangement of the labels, the observed one first.
 
     Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the
     pooled one, the effect of the observed labels is removed from the data first: otherwise features that differ,
@@ -503,12 +495,8 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
         tail = np.sort(null, axis=None)
         at_least = tail.size - np.searchsorted(tail, (_combined(*scores) - 1e-6).astype(np.float32), side="left")
         pooled_p = (1.0 + at_least) / (1.0 + tail.size)
-    return _Tests(
-        statistics=np.round(statistics, _DECIMALS, out=statistics),
-        pooled_p=pooled_p,
-        parametric_p=fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0]),
-        shift=shift,
-    )
+    parametric_p = fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0])
+    return np.round(statistics, _DECIMALS, out=statistics), pooled_p, parametric_p, shift
 
 
 def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
@@ -533,7 +521,6 @@ def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries
         q=np.maximum(stats.false_discovery_control(extrapolated), overall),
         family_p=np.mean(statistics.max(axis=1)[:, None] >= observed, axis=0),
         overall=overall,
-        smallest=1.0 / len(statistics),
     )
 
 
