@@ -246,6 +246,7 @@ class PreparedTest:
             raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
         self.random = check_random_state(random_state)
         self.procedure: Any
+        self.names: tuple[str, ...]  # of the statistics of the procedure, the score first
         ensemble = _ensemble_of(method, self.random)
         if ensemble is not None:
             if cv is not None:
@@ -253,17 +254,16 @@ class PreparedTest:
             self.score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
             self.procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
             self.labels, self.names, self.statistic = self.procedure.labels, (SCORE, SEPARATION), statistic
-            self.exchange = restricted_permutations(self.labels, groups, strata, names=D.name_index.names)
         else:
             self.score, self.names, self.statistic = "balanced_accuracy", ("balanced_accuracy",), "score"
             labels, protocol = check_labels(y, D.name_index), Protocol.of(voting, D, points=False)
             classes, self.labels = np.unique(labels, return_inverse=True)
-            self.exchange = restricted_permutations(self.labels, groups, strata, names=D.name_index.names)
             shareable = not getattr(method, "uses_labels", True)
             splits = _splits_of_labels(cv, labels, groups, self.random.randint(2**31), shareable, D.name_index)
             if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without a class, too
                 check_splits(splits(labels) if callable(splits) else splits, labels, groups)
             self.procedure = Procedure(method, Cohort(D, labels, classes, groups), splits, shareable, protocol)
+        self.exchange = restricted_permutations(self.labels, groups, strata, names=D.name_index.names)
         if self.exchange.arrangements < 20:
             warnings.warn(
                 f"there are only {self.exchange.arrangements} arrangements of labels among {self.exchange.among}: for "
@@ -317,8 +317,7 @@ class PreparedTest:
         """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
         key = self.labels.tobytes()
         if key not in self.answers:  # first and in this process: an error is raised at once
-            with recorded_warnings():
-                self.answers[key] = _timed(self.procedure, self.labels)
+            self.answers[key] = _answer(self.procedure, True, self.labels)
         observed = self.answers[key][0]
         if np.isnan(observed).any():
             raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
@@ -329,12 +328,11 @@ class PreparedTest:
         missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
         keys = list(missing)
         with progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar:
-            for number, answer in run_tasks(partial(_attempted, self.procedure), list(missing.values()), n_jobs):
+            for number, answer in run_tasks(partial(_answer, self.procedure, False), list(missing.values()), n_jobs):
                 self.answers[keys[number]] = answer
                 bar.update()
-        failed = np.full(observed.size, np.nan)  # treated as hits
-        null = [self.answers[labels.tobytes()][0] for labels in drawn]
-        return np.vstack([observed, *(failed if np.ndim(row) == 0 else row for row in null)])
+        null = [np.broadcast_to(self.answers[labels.tobytes()][0], observed.shape) for labels in drawn]
+        return np.vstack([observed, *null])
 
 
 def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnsemble | None:
@@ -350,21 +348,17 @@ def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnse
     return ensemble.set_params(random_state=random.randint(2**31) if seed is None else seed)
 
 
-def _timed(procedure: Callable[[np.ndarray], Any], labels: np.ndarray) -> tuple[np.ndarray, float]:
+def _answer(procedure: Callable[[np.ndarray], Any], raising: bool, labels: np.ndarray) -> tuple[Any, float]:
+    """Return statistics and seconds; NaN, which counts as a hit, if the method fails, unless errors are raised."""
     start = time.perf_counter()
-    value = np.atleast_1d(procedure(labels))
-    return value, time.perf_counter() - start
-
-
-def _attempted(procedure: Callable[[np.ndarray], Any], labels: np.ndarray) -> tuple[Any, float]:
-    """Return NaN where the method fails with these labels."""
     with recorded_warnings():
         try:
-            return _timed(procedure, labels)
-        except MemoryError:
-            raise
-        except Exception:
+            value = np.atleast_1d(procedure(labels))
+        except Exception as error:
+            if raising or isinstance(error, MemoryError):
+                raise
             return np.nan, np.nan
+    return value, time.perf_counter() - start
 
 
 class EnsembleProcedure:

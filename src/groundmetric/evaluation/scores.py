@@ -204,7 +204,8 @@ def vote_points(
     `class_shares`.
     """
     k = min(k, codes.size)
-    between, metric = method.point_distances, getattr(method, "metric_", None)
+    between = method.point_distances
+    metric: Any = getattr(method, "metric_", None)
     plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
     # Points are projected once; the Euclidean metric takes sparse points without a projection.
     if plain and is_projection(metric) and not isinstance(metric, EuclideanMetric):

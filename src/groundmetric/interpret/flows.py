@@ -630,7 +630,8 @@ def annotation_relevance(
     values, kinds = annotation_of(D, annotation)
     D, kinds = equalized_with_kinds(D, kinds)
     bags = [Bag(D, kinds, metric_of(metric, D), np.zeros(len(D), dtype=bool))]
-    ensemble, out_of_bag = getattr(metric, "ensemble_", metric), False
+    ensemble: Any = getattr(metric, "ensemble_", metric)
+    out_of_bag = False
     if isinstance(ensemble, GroundMetricEnsemble):
         geometry = ensemble.fitted_.geometries[""]
         out_of_bag = sorted(map(str, geometry.names)) == sorted(map(str, D.names)) and bool(ensemble.fitted_.design)

@@ -412,7 +412,7 @@ def influence(
             effects[g] = abs(cohort.target.subset(rows).score(full.predictions[rows]) - full.raw_score)
         ranks = [np.argsort(np.argsort(-values, kind="stable"), kind="stable") for values in (share, effects)]
         left_out = np.argsort(np.minimum(*ranks), kind="stable")[: int(max_patients)]
-    order = sorted(left_out, key=lambda g: str(names[g]))
+    order = sorted(left_out.tolist(), key=lambda g: str(names[g]))
     results = []
     with progress_bar(len(order), "leaving out", "patient", show=bool(verbose)) as bar:
         for g in order:
@@ -424,7 +424,11 @@ def influence(
             correlation = np.corrcoef(full.distances[np.ix_(rows, rows)][pairs], part.distances[pairs])[0, 1]
             results.append((part.score, part.p, len(full.top & part.top) / max(len(full.top), 1), correlation))
             bar.update()
-    return Influence([names[g] for g in order], full.score, full.p, *np.array(results).T, share[order], len(names))
+    scores, p_values, overlap, correlations = np.array(results).T
+    patients = [names[g] for g in order]
+    return Influence(
+        patients, full.score, full.p, scores, p_values, overlap, correlations, share[order], n_patients=len(names)
+    )
 
 
 class _Analysis(NamedTuple):
