@@ -113,11 +113,16 @@ def cohort(random, y, effect, per_patient=1, n_features=12):
     return x, np.repeat(y, per_patient), np.repeat(np.arange(len(y)), per_patient)
 
 
+def several(groups):
+    """Groups of several samples, else None: splits of groups take longer."""
+    return groups if np.unique(groups).size < len(groups) else None
+
+
 CV = {
-    "folds": lambda y, groups, seed: folds(y, groups=groups, n_splits=5, random_state=seed),
-    "repeated": lambda y, groups, seed: folds(y, groups=groups, n_splits=5, n_repeats=2, random_state=seed),
+    "folds": lambda y, groups, seed: folds(y, groups=several(groups), n_splits=5, random_state=seed),
+    "repeated": lambda y, groups, seed: folds(y, groups=several(groups), n_splits=5, n_repeats=2, random_state=seed),
     "leave one out": lambda y, groups, seed: leave_one_group_out(groups),
-    "shuffled": lambda y, groups, seed: shuffled(y, groups=groups, random_state=seed),
+    "shuffled": lambda y, groups, seed: shuffled(y, groups=several(groups), random_state=seed),
 }
 
 

@@ -69,11 +69,11 @@ class LearningCurve:
 
     Examples
     --------
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(4, random_state=0), D, y, n_subsamples=1)
-    >>> bool(curve.power(60)[0] > 0.9)
-    True
+    >>> import numpy as np
+    >>> from groundmetric.evaluation import LearningCurve
+    >>> curve = LearningCurve(20, 2, np.array([20.0]), np.array([0.7]), (0.5, 0.85), 0.25, 0.02, 0.05)
+    >>> [round(n) for n in curve.patients_for(0.8)[:2]]
+    [26, 12]
     """
 
     n_patients: int
@@ -267,10 +267,10 @@ def learning_curve(
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(4, random_state=0), D, y, n_subsamples=1)
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, offsets=(1.5, 7.5, 13.5, 19.5), random_state=0)
+    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(2, random_state=0), D, y, n_subsamples=1)
     >>> curve.n_patients, curve.sizes.tolist()
-    (30, [15.0, 24.0, 30.0])
+    (12, [6.0, 9.0, 12.0])
     """
     check_number("n_subsamples", n_subsamples, low=1, whole=True)
     if ensemble.target != "classes":
