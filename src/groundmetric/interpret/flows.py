@@ -131,7 +131,7 @@ class Flow(Tabular):
     Parameters
     ----------
     source, target : str
-        Names of the distribution or class that mass leaves, and of the one that it goes to, or "3 distributions".
+        Names of the distribution or class that mass leaves, and of the one that it goes to.
     values : list
         Kinds of points.
     mass : array of shape (n_values, n_values)
@@ -186,8 +186,8 @@ class Flow(Tabular):
 
 def flow(
     D: DistributionsLike,
-    i: Hashable | Sequence[Hashable],
-    j: Hashable | Sequence[Hashable],
+    i: Hashable,
+    j: Hashable,
     metric: MetricLike,
     annotation: str | LabelsLike,
     *,
@@ -202,9 +202,9 @@ def flow(
     ----------
     D : Distributions
         The cohort.
-    i, j : str, int or list of str or int
-        A distribution by its name or its index, or several of them; with `y`, the label of a class each (the same label
-        twice: pairs within the class). Of several, the flow is the mean over all pairs.
+    i, j : str or int
+        A distribution by its name or its index; with `y`, the label of a class each (the same label twice: pairs within
+        the class), and the flow is the mean over all pairs.
     metric : GroundMetric or fitted learner
         The ground metric.
     annotation : str or array of shape (n_points,)
@@ -234,10 +234,8 @@ def flow(
     D = as_distributions(D)
     metric, (values, kinds) = metric_of(metric, D), annotation_of(D, annotation)
     if y is None:
-        first, second = (_indices_of(D, side) for side in (i, j))
-        source, target = (
-            visible(D.names[side[0]]) if side.size == 1 else f"{side.size} distributions" for side in (first, second)
-        )
+        first, second = (np.array([_index_of(D, side)]) for side in (i, j))
+        source, target = (visible(D.names[side[0]]) for side in (first, second))
     else:
         labels = check_labels(y, D.name_index)
         first, second = (np.flatnonzero(labels == label) for label in (i, j))
@@ -264,20 +262,13 @@ def flow(
     return Flow(source, target, values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
 
 
-def _indices_of(D: Distributions, entries: Any) -> np.ndarray:
-    """Return indices of distributions that are given by name (text) or index, one or several."""
-    several = [entries] if isinstance(entries, str | numbers.Integral) else list(entries)
-    if not several:
-        raise ValueError("no distribution is given: at least one is needed on each side")
-    indices = []
-    for entry in several:
-        if isinstance(entry, str) and entry in D.names:
-            indices.append(D.names.index(entry))
-        elif isinstance(entry, numbers.Integral) and 0 <= int(entry) < len(D):
-            indices.append(int(entry))
-        else:
-            raise ValueError(f"there is no distribution {entry!r}: expected a name, or an index from 0 to {len(D) - 1}")
-    return np.array(indices, dtype=np.intp)
+def _index_of(D: Distributions, entry: Any) -> int:
+    """Return the index of a distribution that is given by name (text) or index."""
+    if isinstance(entry, str) and entry in D.names:
+        return D.names.index(entry)
+    if isinstance(entry, numbers.Integral) and 0 <= int(entry) < len(D):
+        return int(entry)
+    raise ValueError(f"there is no distribution {entry!r}: expected a name, or an index from 0 to {len(D) - 1}")
 
 
 class Shipments(NamedTuple):

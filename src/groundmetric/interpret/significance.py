@@ -487,10 +487,11 @@ def _test(
                 fitted[k].scores(pooled[k].explained(residuals), residual[k, block], pooled[k].rank, n_error, *among)
             )
         statistics[:, block], null[:, block] = _combined(*by_labels), _combined(*by_removal)
-    columns, shift = bases[0].columns[0], np.full(n_features, np.nan)
+    columns = bases[0].columns[0]
+    shift: Any = np.full(n_features, np.nan)
     if columns.shape[1] == 1:
         shift = columns[:, 0] @ (roots[0] @ quantiles.means) / np.square(columns[:, 0]).sum()
-    pooled_p = None
+    pooled_p: Any = None
     if n_error - n_between >= 1 and valid.size:
         tail = np.sort(null, axis=None)
         at_least = tail.size - np.searchsorted(tail, (_combined(*scores) - 1e-6).astype(np.float32), side="left")
