@@ -437,10 +437,10 @@ class Comparison:
         head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
         rows = []
         for method, results in self.results.items():
-            values = np.array([split_scores(results, score, level) for level, score in columns])
+            values = [split_scores(results, score, level) for level, score in columns]
             for split, (result, (train, test)) in enumerate(zip(results, self.splits, strict=True)):
                 about = [method, split, result.status, train.size, test.size, f"{result.seconds:.3f}"]
-                rows.append([*about, *values[:, split].tolist()])
+                rows.append([*about, *(float(column[split]) for column in values)])
         tables.write_csv(path, head, rows)
 
     def _remarks(self) -> Iterable[str]:
