@@ -13,7 +13,7 @@ import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric._internal.validation import ParameterError
 from groundmetric.evaluation import Voting, folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.permutation import PreparedTest, combined_p_value
+from groundmetric.evaluation.permutation import PreparedTest, combined_p_value, rank_p_values
 
 from .methods import failing, means, oracle, tiny_cohort
 
@@ -325,6 +325,11 @@ def test_many_weak_features_are_found_by_association():
         cells = gm.Distributions(points.reshape(-1, 20), np.repeat(np.arange(16), 15))
         p.append(permutation_test(SMALL, cells, y, statistic="association", n_permutations=99, random_state=0).p)
     assert np.median(p) <= 0.05
+
+
+def test_ties_have_the_larger_p_value():
+    assert rank_p_values(np.array([3.0, 1.0, 2.0, 2.0])).tolist() == [0.25, 1.0, 0.75, 0.75]
+    assert rank_p_values(np.array([3.0, np.nan])).tolist() == [1.0, 0.5]
 
 
 @pytest.mark.parametrize("n_statistics", [1, 2, 6])

@@ -75,3 +75,5 @@ def test_training_is_summarised_by_the_held_out_loss_if_there_is_one():
     history = {"active": [0.9, 0.0], "validation_loss": [0.5, 0.25]}
     assert "0.25 at best (epoch 2)" in training_summary(history)
     assert "nothing is left to learn" in training_summary({"active": [0.9, 0.0]})
+    assert training_summary({"active": [0.9, 0.34]}).startswith("34% of the triplets are active")
+    assert training_summary({"active": [0.0]}).startswith("no triplet was ever active")

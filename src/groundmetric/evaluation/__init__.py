@@ -1,11 +1,4 @@
-"""Evaluation: methods compared on held-out distributions, with intervals and tests.
-
->>> import groundmetric as gm
->>> y = ["ill", "well"] * 5
->>> cv = gm.evaluation.folds(y, n_splits=5, random_state=0)
->>> len(cv)
-5
-"""
+"""Evaluation: methods compared on held-out distributions, with intervals and tests."""
 
 from ..learning.splits import folds, leave_one_group_out, leave_one_out, shuffled
 from .compare import compare, out_of_fold_distances

@@ -62,7 +62,7 @@ def attempt(cohort: Cohort, protocol: Protocol, task: Task) -> Result:
     result, started = Result(), time.perf_counter()
     with recorded_warnings() as messages:
         try:
-            _fit_and_score(cohort, protocol, task, result)
+            fit_and_score(cohort, protocol, task, result)
         except MemoryError:
             result.status = OUT_OF_MEMORY
         except Exception as error:
@@ -89,7 +89,7 @@ def recorded_warnings() -> Iterator[list[str]]:
         raise KeyboardInterrupt
 
 
-def _fit_and_score(cohort: Cohort, protocol: Protocol, task: Task, result: Result) -> None:
+def fit_and_score(cohort: Cohort, protocol: Protocol, task: Task, result: Result) -> None:
     """Fit to the labels of the training set, predict, and score by the labels of the test set."""
     train, test, codes, n_classes = task.train, task.test, cohort.codes, cohort.classes.size
     fitted = fit(task.method, cohort, train)

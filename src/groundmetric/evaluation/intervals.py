@@ -360,11 +360,7 @@ class Mean(NamedTuple):
 
 
 def wilson_ends(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Return the ends of Wilson's interval of a share of `n` units (SciPy's takes whole numbers only).
-
-    >>> [round(end, 3) for end in wilson_ends(0.5, 20, 1.96)]
-    [0.299, 0.701]
-    """
+    """Return the ends of Wilson's interval of a share of `n` units (SciPy's takes whole numbers only)."""
     z2 = quantile * quantile
     centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n)
     reach = np.sqrt(z2 * (share * (1.0 - share) / n + z2 / (4.0 * n * n))) / (1.0 + z2 / n)
@@ -389,9 +385,6 @@ def corrected_t(scores: ArrayLike, test_share: float) -> Estimate:
     Shuffled splits share most of their training data, so the usual standard error is too small: the variance of the
     mean of J scores is taken as (1/J + `test_share`) times the variance over splits, with J - 1 degrees of freedom and
     `test_share` = n_test / n_train. Scores that are NaN are ignored.
-
-    >>> corrected_t([0.8, 0.9, 1.0], 0.25).value
-    0.9
     """
     values = np.asarray(scores, dtype=np.float64)
     mean, sd, error, reach = _corrected_moments(values, test_share)
@@ -402,9 +395,6 @@ def paired_t(a: ArrayLike, b: ArrayLike, test_share: float) -> Difference:
     """Return the mean difference of scores on the same shuffled splits, with the corrected resampled t test.
 
     If the difference is the same in every split, the p-value is 0 (or 1, if the difference is 0).
-
-    >>> round(paired_t([0.8, 0.9, 1.0], [0.5, 0.7, 0.6], 0.25).value, 3)
-    0.3
     """
     differences = np.asarray(np.subtract(a, b), dtype=np.float64)
     mean, _, error, reach = _corrected_moments(differences, test_share)
@@ -427,8 +417,7 @@ def _corrected_moments(scores: np.ndarray, test_share: float) -> tuple[float, fl
 def r2_estimate(values: np.ndarray, predictions: np.ndarray, units: np.ndarray) -> Estimate:
     """Return the R² of cross-validated predictions of numbers with its confidence interval.
 
-    The variance is that of the contributions of units (patients, numbered from 0) in the delta method, multiplied by
-    `R2_INFLATION`.
+    The variance is that of the contributions of units (patients) in the delta method, multiplied by `R2_INFLATION`.
 
     >>> y = np.arange(8.0)
     >>> r2_estimate(y, y[::-1], np.arange(8)).value
@@ -470,11 +459,7 @@ def _unit_error(influence: np.ndarray, units: np.ndarray) -> tuple[float, float]
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Return p-values adjusted for their number (Holm 1979); NaN stays NaN and does not count.
-
-    >>> holm([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.06, 0.06]
-    """
+    """Return p-values adjusted for their number (Holm 1979); NaN stays NaN and does not count."""
     p = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(p.size, np.nan)
     order = np.argsort(p, kind="stable")[: np.isfinite(p).sum()]  # NaN is sorted last
@@ -487,9 +472,6 @@ def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_s
 
     Whole units (patients, numbered from 0) are drawn with replacement: within classes if every unit has one class, else
     from all. The result of a single unit is empty. (SciPy's bootstrap has neither units nor classes.)
-
-    >>> resample(np.arange(4), np.array([0, 0, 1, 1]), n_draws=3).sum(axis=1).tolist()
-    [4.0, 4.0, 4.0]
     """
     random = check_random_state(random_state)
     pairs = np.unique(np.stack([units, codes]), axis=1)

@@ -555,11 +555,7 @@ def separation(distances: np.ndarray, target: Any) -> float:
 
 
 def rank_p_values(values: np.ndarray) -> np.ndarray:
-    """Return for each arrangement the share of arrangements with a value at least as large; NaN is the largest value.
-
-    >>> rank_p_values(np.array([3.0, 1.0, 2.0, 2.0])).tolist()
-    [0.25, 1.0, 0.75, 0.75]
-    """
+    """Return for each arrangement the share of arrangements with a value at least as large; NaN is the largest."""
     values = np.where(np.isnan(values), np.inf, values)
     ordered = np.sort(values)
     with np.errstate(invalid="ignore"):
@@ -600,14 +596,10 @@ class SizeAssociation:
     ----------
     p : float
         P-value of no association; NaN for fewer than four units, or if all sizes are equal.
-    test : str
-        "Kruskal-Wallis", "Spearman", or either "within groups" where labels vary within groups.
     medians : dict
         Median number of points by class; empty for numbers.
     correlation : float
         Spearman's correlation with labels that are numbers; NaN for classes.
-    n_units : int
-        Number of independent units: groups or, without groups, distributions.
 
     Examples
     --------
@@ -618,10 +610,8 @@ class SizeAssociation:
     """
 
     p: float
-    test: str
     medians: dict[Any, float]
     correlation: float
-    n_units: int
 
     def sentence(self, label: str = "the label", item: str = "distribution", point: str = "point") -> str:
         """Return the result as a sentence.
@@ -699,20 +689,20 @@ def size_association(
         medians = {value: float(np.median(counts[codes == c])) for c, value in enumerate(values.tolist())}
     else:
         codes, medians = np.asarray(real_array(labels, "y"), dtype=np.float64), {}
-    n_units, name, p = int(units.max()) + 1, "Kruskal-Wallis" if target == "classes" else "Spearman", np.nan
-    if all(np.ptp(codes[units == unit]) == 0 for unit in range(n_units)):
+    p = np.nan
+    if all(np.ptp(codes[units == unit]) == 0 for unit in range(int(units.max()) + 1)):
         means, labels_of_units = _unit_means(sizes, units), _unit_means(codes, units)
-        if np.ptp(means) > 0 and np.ptp(labels_of_units) > 0 and n_units >= 4:
+        if np.ptp(means) > 0 and np.ptp(labels_of_units) > 0 and means.size >= 4:
             if target == "ordered":
                 p = stats.spearmanr(means, labels_of_units).pvalue
             else:
                 p = stats.kruskal(*(means[labels_of_units == c] for c in np.unique(labels_of_units))).pvalue
     else:
-        p, name = _p_within(sizes, codes, units, target), f"{name} within groups"
+        p = _p_within(sizes, codes, units, target)
     correlation = np.nan
     if target == "ordered" and np.ptp(sizes) > 0 and np.ptp(codes) > 0:
         correlation = float(stats.spearmanr(sizes, codes).statistic)
-    return SizeAssociation(float(p), name, medians, correlation, n_units)
+    return SizeAssociation(float(p), medians, correlation)
 
 
 def _p_within(sizes: np.ndarray, codes: np.ndarray, units: np.ndarray, target: str) -> float:

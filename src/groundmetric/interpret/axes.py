@@ -195,12 +195,7 @@ def canonical_axes(
 
 
 def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:
-    """Return positions by classical multidimensional scaling, (n, n_components), sorted by variance.
-
-    >>> distances = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])
-    >>> classical_scaling(distances, 1).round(3).ravel().tolist()
-    [-1.333, -0.333, 1.667]
-    """
+    """Return positions by classical multidimensional scaling, (n, n_components), sorted by variance."""
     squares = np.asarray(distances, dtype=np.float64) ** 2
     centred = squares - squares.mean(axis=0) - squares.mean(axis=1, keepdims=True) + squares.mean()
     values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
@@ -238,11 +233,7 @@ def stress_of(positions: np.ndarray, distances: np.ndarray) -> float:
 
 
 def order_by_class(distances: np.ndarray, y: Any) -> np.ndarray:
-    """Return an order of rows that keeps each class together, and within it similar rows (average linkage).
-
-    >>> order_by_class(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"]).tolist()
-    [0, 2, 3, 1]
-    """
+    """Return an order of rows that keeps each class together, and within it similar rows (average linkage)."""
     distances = np.asarray(distances)
     codes = np.unique(np.asarray(y), return_inverse=True)[1]
     order: list[np.ndarray] = []

@@ -181,13 +181,7 @@ def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.r
 
 
 def training_summary(history: Mapping[str, Any]) -> str:
-    """Describe the training of a learner: loss of held-out triplets if available, else active triplets.
-
-    >>> training_summary({"active": [0.9, 0.34]})
-    '34% of the triplets are active (within the margin), 90% in the first epoch'
-    >>> training_summary({"active": [0.0]})
-    'no triplet was ever active (within the margin): there was nothing to learn beyond the start'
-    """
+    """Describe the training of a learner: loss of held-out triplets if available, else active triplets."""
     held_out = np.asarray(history.get("validation_loss", []), dtype=float)
     if np.isfinite(held_out).any():
         best = int(np.nanargmin(held_out))

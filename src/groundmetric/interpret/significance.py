@@ -108,10 +108,6 @@ class FeatureSignificance(Tabular):
     smallest_p : float
         Smallest p-value that the design and the number of permutations allow. The q-value of a feature that differs
         alone among m is at least ``m * smallest_p / 10``.
-    n_units : int
-        Number of units: patients, or combinations of patient and label in paired designs.
-    n_points : int
-        Number of points of each distribution that were used.
 
     Examples
     --------
@@ -131,8 +127,6 @@ class FeatureSignificance(Tabular):
     arrangements: int
     exact: bool
     smallest_p: float
-    n_units: int
-    n_points: int
 
     def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns = {
@@ -260,8 +254,6 @@ def feature_significance(
         arrangements=design.exchange.arrangements,
         exact=exact,
         smallest_p=max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements)),
-        n_units=design.labels.size,
-        n_points=int(np.median(D.sizes)),
     )
 
 
