@@ -496,29 +496,29 @@ class Association:
             deviation = x.std(axis=0)
             varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
             scaled.append(self._centre @ average @ ((x - x.mean(axis=0)) / np.where(varies, deviation, np.inf)))
-        self._means, self._deviations = scaled
+        self._columns = [(x, np.square(x).sum(axis=0)) for x in scaled]
+        self._programme = scaled[0].mean(axis=1)
         # The diagonal is that of the distributions in use: a nearby distribution of the same group would enlarge it.
         transport = replace_diagonal(np.exp(-EuclideanView.fit(geometry).distances[np.ix_(used, used)]))
         kernels = [means @ means.T, transport]
         self._kernels = [self._centre @ average @ kernel @ average.T @ self._centre for kernel in kernels]
-        self._kernels.append(self._deviations @ self._deviations.T)
+        self._kernels.append(scaled[1] @ scaled[1].T)
 
     def statistics(self, target: Any) -> np.ndarray:
         """Return the statistics in the order of `WEIGHTS`; large values are extreme."""
         basis = _label_basis(self._centre, target, self._first)
         between = [float(np.trace(basis.T @ kernel @ basis)) for kernel in self._kernels]
         ratios = []
-        for x in (self._means, self._deviations):
+        for x, total in self._columns:
             # Log-likelihood ratio of a share of columns with differences against none. Columns are treated as
             # independent, with normal differences; the permutation distribution accounts for the rest.
             n_between, n_error = basis.shape[1], max(self._degrees - basis.shape[1], 1)
             explained = np.square(basis.T @ x).sum(axis=0)
-            residual = np.maximum(np.square(x).sum(axis=0) - explained, 0.0) / n_error
+            residual = np.maximum(total - explained, 0.0) / n_error
             squares = explained / np.maximum(moderated_variances(residual, n_error), 1e-12)
             gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
             ratios.append(float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum()))
-        shift = float(np.square(basis.T @ self._means.mean(axis=1)).sum())
-        return np.array([*between, *ratios, shift])
+        return np.array([*between, *ratios, float(np.square(basis.T @ self._programme).sum())])
 
 
 def moderated_variances(variances: np.ndarray, degrees: float) -> np.ndarray:
