@@ -75,11 +75,9 @@ def attempt(cohort: Cohort, protocol: Protocol, task: Task) -> Result:
 
 @contextlib.contextmanager
 def recorded_warnings() -> Iterator[list[str]]:
-    """Collect warnings, each text once, instead of showing them.
-
-    An interrupted learner warns and keeps an incomplete result, which must not be scored: the interruption is raised
-    again.
-    """
+    """Collect warnings, each text once, instead of showing them."""
+    # An interrupted learner warns and keeps an incomplete result, which must not be scored: the interruption is raised
+    # again.
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -134,10 +132,8 @@ def predict(fitted: Any, cohort: Cohort, protocol: Protocol, train: np.ndarray, 
 def nearest_training(
     fitted: Any, cohort: Cohort, protocol: Protocol, train: np.ndarray, test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and indices of the training distributions nearest to each test distribution.
-
-    All have equal numbers of points, because distances grow as distributions have fewer points.
-    """
+    """Return distances and indices of the training distributions nearest to each test distribution."""
+    # All have equal numbers of points, because distances grow as distributions have fewer points.
     training, tested = (protocol.equal(cohort.D[rows], cohort.D) for rows in (train, test))
     return nearest_distributions(fitted, training, tested, protocol.n_neighbors)
 

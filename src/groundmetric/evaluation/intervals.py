@@ -139,11 +139,9 @@ class Predictions:
         return cls(codes, units, counts, None if points else probabilities, share)
 
     def pooled(self, score: str) -> float:
-        """Return the score of the pooled held-out predictions of a round, averaged over rounds.
-
-        The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for small
-        test sets. It is biased downwards if leaving a distribution out removes a vote for its class.
-        """
+        """Return the score of the pooled held-out predictions of a round, averaged over rounds."""
+        # The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for
+        # small test sets. It is biased downwards if leaving a distribution out removes a vote for its class.
         if self.probabilities is None:
             scores = [score_confusion(confusion_of(self.codes, c, np.ones(self.codes.size))) for c in self.counts]
         else:
@@ -185,14 +183,12 @@ class Predictions:
 
 
 class Component(NamedTuple):
-    """An independent part of a score.
+    """An independent part of a score."""
 
-    `reach(end, quantile)` is the distance from the score to the lower (0) or upper (1) end of its interval if only this
-    part varied, for a quantile of the t distribution. `influence` is the contribution of each unit to the score.
-    """
-
+    # Distance from the score to the lower (0) or upper (1) end of its interval if only this part varied, for a quantile
+    # of the t distribution.
     reach: Callable[[int, float], float]
-    influence: np.ndarray
+    influence: np.ndarray  # contribution of each unit to the score
 
 
 def interval(predictions: Predictions, score: str, value: float) -> tuple[float, float]:
@@ -244,10 +240,8 @@ def _bounds(score: str) -> tuple[float, float]:
 
 
 def _components(predictions: Predictions, score: str, value: float) -> list[Component]:
-    """Return the parts of a score: the area, the log-probability, or the recall of each class.
-
-    As the recall of a class changes, its errors keep their shares among the other classes.
-    """
+    """Return the parts of a score: the area, the log-probability, or the recall of each class."""
+    # As the recall of a class changes, its errors keep their shares among the other classes.
     if score == "roc_auc":
         return [_area(predictions, value)]
     if score == "log_probability":
@@ -285,12 +279,10 @@ def _log_probability(predictions: Predictions) -> Component:
 
 
 def _area(predictions: Predictions, area: float) -> Component:
-    """Return the area under the ROC curve as one component, with the variance of Hanley & McNeil (1982).
-
-    The interval contains the areas that the estimate does not contradict, each with its own variance (Newcombe 2006).
-    The mean over C classes, each against the rest, has the variance of C / 2 independent areas: with two classes, both
-    areas are equal. Simulated intervals of three classes are still too wide rather than too narrow.
-    """
+    """Return the area under the ROC curve as one component, with the variance of Hanley & McNeil (1982)."""
+    # The interval contains the areas that the estimate does not contradict, each with its own variance (Newcombe 2006).
+    # The mean over C classes, each against the rest, has the variance of C / 2 independent areas: with two classes,
+    # both areas are equal. Simulated intervals of three classes are still too wide rather than too narrow.
     assert predictions.probabilities is not None
     tested = predictions.counts.sum(axis=(0, 2))
     sizes = []
@@ -321,11 +313,9 @@ def _area(predictions: Predictions, area: float) -> Component:
 
 
 def _mean(parts: np.ndarray, totals: np.ndarray, predictions: Predictions) -> Mean:
-    """Return the mean of patients' results from 0 to 1 with its effective number of patients.
-
-    The effective number is Kish's, increased where patients differ less than patients whose results are all 0 or 1
-    (a patient's result is the mean over several samples, points or rounds), and divided by the inflation.
-    """
+    """Return the mean of patients' results from 0 to 1 with its effective number of patients."""
+    # The effective number is Kish's, increased where patients differ less than patients whose results are all 0 or 1 (a
+    # patient's result is the mean over several samples, points or rounds), and divided by the inflation.
     part, total = np.bincount(predictions.units, parts), np.bincount(predictions.units, totals)
     mean = float(part.sum() / total.sum())
     influence = (part - mean * total) / total.sum()
@@ -344,11 +334,9 @@ class Mean(NamedTuple):
     influence: np.ndarray  # contribution of each unit
 
     def ends(self, quantile: float) -> tuple[float, float]:
-        """Return the ends of Wilson's interval, modified near 0 and 1 (Brown, Cai & DasGupta 2001).
-
-        Wilson's interval excludes a share just below 1 as soon as one patient is wrong. Where at most two are wrong,
-        the upper end is at least that of the Poisson distribution of their number; likewise for the lower end.
-        """
+        """Return the ends of Wilson's interval, modified near 0 and 1 (Brown, Cai & DasGupta 2001)."""
+        # Wilson's interval excludes a share just below 1 as soon as one patient is wrong. Where at most two are wrong,
+        # the upper end is at least that of the Poisson distribution of their number; likewise for the lower end.
         low, high = wilson_ends(self.value, self.n, quantile)
         level = float(special.ndtr(-quantile))
         for_right, for_wrong = self.kish * self.value, self.kish * (1.0 - self.value)
@@ -380,12 +368,10 @@ def _kish(weights: np.ndarray) -> float:
 
 
 def corrected_t(scores: ArrayLike, test_share: float) -> Estimate:
-    """Return the mean over shuffled splits with the corrected resampled t interval (Nadeau & Bengio 2003).
-
-    Shuffled splits share most of their training data, so the usual standard error is too small: the variance of the
-    mean of J scores is taken as (1/J + `test_share`) times the variance over splits, with J - 1 degrees of freedom and
-    `test_share` = n_test / n_train. Scores that are NaN are ignored.
-    """
+    """Return the mean over shuffled splits with the corrected resampled t interval (Nadeau & Bengio 2003)."""
+    # Shuffled splits share most of their training data, so the usual standard error is too small: the variance of the
+    # mean of J scores is taken as (1/J + `test_share`) times the variance over splits, with J - 1 degrees of freedom
+    # and `test_share` = n_test / n_train. Scores that are NaN are ignored.
     values = np.asarray(scores, dtype=np.float64)
     mean, sd, error, reach = _corrected_moments(values, test_share)
     return Estimate(mean, sd, mean - reach * error, mean + reach * error, "corrected t")

@@ -231,10 +231,7 @@ def permutation_test(
 
 
 class PreparedTest:
-    """A permutation test that can be run again with more permutations; earlier results are kept.
-
-    The parameters are those of `permutation_test`.
-    """
+    """A permutation test that can be run again with more permutations; earlier results are kept."""
 
     def __init__(
         self, method: Any, D: Any, y: Any, *, cv: Any = None, groups: Any = None, strata: Any = None,
@@ -458,17 +455,15 @@ def _splits_of_labels(
 
 
 class Association:
-    """Statistics of labels on the label-free geometry of a cohort.
-
-    Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn
-    by name), because averages of more distributions vary less and would not be exchangeable with the others. Where
-    labels differ within groups (paired designs), differences between groups are removed; differences between strata
-    always are. The design (labels of groups or within groups) is read from the observed labels.
-    """
+    """Statistics of labels on the label-free geometry of a cohort, with patients as units."""
 
     def __init__(
         self, geometry: Geometry, labels: np.ndarray, groups: np.ndarray, strata: np.ndarray | None = None
     ) -> None:
+        # Distributions of a group with one label are averaged, the same number in each group (drawn by name), because
+        # averages of more distributions vary less and would not be exchangeable with the others. Where labels differ
+        # within groups (paired designs), differences between groups are removed; differences between strata always
+        # are. The observed labels only decide which of the two designs it is.
         n = labels.size
         _, first = np.unique(groups, return_index=True)
         whole_groups = bool(np.all(labels == labels[first][groups]))

@@ -334,11 +334,9 @@ def _stratified_subset(units: np.ndarray, codes: np.ndarray, share: float, rando
 
 
 def _p_of_gains(gains: np.ndarray, n_folds: int) -> float:
-    """Return the one-sided p-value of the mean held-out gain over chance of the patients.
-
-    The variance is corrected for the overlap of training sets (Nadeau & Bengio 2003), so that the p-value stands in for
-    that of refits with permuted labels, which take minutes.
-    """
+    """Return the one-sided p-value of the mean held-out gain over chance of the patients."""
+    # The variance is corrected for the overlap of training sets (Nadeau & Bengio 2003), so that the p-value stands in
+    # for that of refits with permuted labels, which take minutes.
     error = float(np.sqrt(gains.var(ddof=1) * (1.0 / gains.size + 1.0 / (n_folds - 1)))) or 1e-12
     return max(float(student_t.sf(gains.mean() / error, n_folds - 1)), 1.0 / (_N_PERMUTATIONS + 1))
 

@@ -511,11 +511,10 @@ def _counted(outcomes: list[str]) -> str:
 
 
 def lead_in_words(name: str, value: float, low: float, high: float, p: float | None) -> str:
-    """Return whether a method is better than the best of several others, with its lead.
-
-    "Better" needs an interval over patients that excludes 0. The best of several methods is worse on new patients than
-    on these, so the comparison favours the others; "worse" therefore needs a `p` that is corrected for their number.
-    """
+    """Return whether a method is better than the best of several others, with its lead."""
+    # "Better" needs an interval over patients that excludes 0. The best of several methods is worse on new patients
+    # than on these, so the comparison favours the others; "worse" therefore needs a `p` that is corrected for their
+    # number.
     if not np.isfinite(low):
         return "no interval of the difference"
     worse = high < 0 and p is not None and p < 0.05

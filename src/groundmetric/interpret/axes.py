@@ -205,11 +205,9 @@ def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarra
 
 
 def metric_scaling(distances: np.ndarray, n_steps: int = 500) -> np.ndarray:
-    """Return positions in the plane by metric multidimensional scaling (SMACOF), started from classical scaling.
-
-    It minimises the sum of squared differences between the distances and the distances in the plane. Classical scaling
-    exaggerates the largest differences: two samples that differ in further dimensions may lie on one spot.
-    """
+    """Return positions in the plane by metric multidimensional scaling (SMACOF), started from classical scaling."""
+    # It minimises the sum of squared differences between the distances and the distances in the plane. Classical
+    # scaling exaggerates the largest differences: two samples that differ in further dimensions may lie on one spot.
     distances = np.asarray(distances, dtype=np.float64)
     positions = classical_scaling(distances)
     # Coinciding positions have no direction in which the update could separate them.

@@ -235,10 +235,8 @@ class _Units(NamedTuple):
 
     @classmethod
     def of(cls, codes: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> _Units:
-        """Combine distributions of a group with the same value and label to one unit.
-
-        A covariate with a value of its own in each group identifies the groups: a test among groups is impossible.
-        """
+        """Combine distributions of a group with the same value and label to one unit."""
+        # A covariate with a value of its own in each group identifies the groups: a test among groups is impossible.
         if (
             groups is None
             or np.unique(np.stack([groups, codes]), axis=1).shape[1] == codes.max() + 1 == groups.max() + 1
@@ -313,10 +311,8 @@ def _tested(units: _Units, distances: np.ndarray | None, n_permutations: int, ra
 
 
 def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return R² of PERMANOVA for each arrangement (row) of the codes, with weights of the units.
-
-    R² is 1 minus the sum of squares within values over the total one, each divided by its weight.
-    """
+    """Return R² of PERMANOVA for each arrangement (row) of the codes, with weights of the units."""
+    # R² is 1 minus the sum of squares within values over the total one, each divided by its weight.
     total = weights @ squares @ weights / weights.sum()
     within = np.zeros(len(rows))
     for code in range(int(rows.max()) + 1):

@@ -87,12 +87,10 @@ def feature_names(D: Distributions, metric: GroundMetric | None = None) -> list[
 
 
 def annotation_of(D: Distributions, annotation: Any) -> tuple[list[Any], np.ndarray]:
-    """Return the kinds of points, and the index of each point's kind among them; None: one kind.
-
-    An annotation is named, or an array in the order of `D.points`. Distributions do not know the names of their points,
-    and sort points whose distributions are interleaved. A Series that is indexed by points is then in another order
-    than `D.points`, and is refused.
-    """
+    """Return the kinds of points, and the index of each point's kind among them; None: one kind."""
+    # An annotation is named, or an array in the order of `D.points`. Distributions do not know the names of their
+    # points, and sort points whose distributions are interleaved. A Series that is indexed by points is then in another
+    # order than `D.points`, and is refused.
     if annotation is None:
         return ["all"], np.zeros(D.points.shape[0], np.intp)
     name = annotation if isinstance(annotation, str) else "annotation"
@@ -346,10 +344,8 @@ def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.ra
 
 
 def _unordered(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sorted unordered pairs, the position of each pair among them, and whether it is reversed (0 or 1).
-
-    One plan serves both directions of a pair.
-    """
+    """Return the sorted unordered pairs, the position of each pair among them, and whether it is reversed (0 or 1)."""
+    # One plan serves both directions of a pair.
     unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
     return unordered, position.ravel(), (pairs[:, 0] > pairs[:, 1]).astype(int)
 
@@ -373,11 +369,9 @@ class PairCosts:
     codes: np.ndarray  # (n_distributions,) class of each distribution
 
     def means(self, weights: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean costs to partners of other classes and of the own, (n_values, n_columns) each.
-
-        The mean is first over the partners of a distribution, then over distributions that have partners in both. With
-        weights (of a bootstrap draw), each distribution has the same weight in the two means.
-        """
+        """Return mean costs to partners of other classes and of the own, (n_values, n_columns) each."""
+        # The mean is first over the partners of a distribution, then over distributions that have partners in both.
+        # With weights (of a bootstrap draw), each distribution has the same weight in the two means.
         weights = np.ones(self.codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
         d, e = self.pairs.T
         same = self.codes[d] == self.codes[e]

@@ -163,11 +163,9 @@ def stability(
 
 
 def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Return bootstrap draws of distributions, each as indices.
-
-    A draw has at least two different distributions of each class (of a class of one, this one): nothing can be learned
-    about a class from one distribution or copies of it.
-    """
+    """Return bootstrap draws of distributions, each as indices."""
+    # A draw has at least two different distributions of each class (of a class of one, this one): nothing can be
+    # learned about a class from one distribution or copies of it.
     units = unit_codes(groups, codes.size)
     least = np.minimum(np.bincount(codes), 2)
     draws: list[np.ndarray] = []

@@ -225,11 +225,9 @@ def counterfactual(
 def _contrast(
     rows: np.ndarray, is_other: np.ndarray, key: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the difference of the means of two sets of rows, its interval, and p-values adjusted by the maximum.
-
-    Variances are moderated by their median over columns, because the smallest of many variances from a few rows are
-    small by chance and would dominate the maximum.
-    """
+    """Return the difference of the means of two sets of rows, its interval, and p-values adjusted by the maximum."""
+    # Variances are moderated by their median over columns, because the smallest of many variances from a few rows are
+    # small by chance and would dominate the maximum.
     n, m = int(is_other.sum()), int((~is_other).sum())
     degrees = n + m - 2
     finite = np.isfinite(rows).all(axis=0)

@@ -259,16 +259,13 @@ def feature_significance(
 
 @dataclass(frozen=True)
 class _Design:
-    """Linear model of units: the unit of each distribution, and of each unit the label and nuisance variables.
+    """Linear model of units."""
 
-    `patients` are the patients of the units if they are random effects, otherwise None.
-    """
-
-    units: np.ndarray
-    labels: np.ndarray
+    units: np.ndarray  # unit of each distribution
+    labels: np.ndarray  # of each unit
     exchange: RestrictedPermutations
-    nuisance: Floats
-    patients: np.ndarray | None
+    nuisance: Floats  # a row per unit
+    patients: np.ndarray | None  # of the units, if patients are random effects
 
     @classmethod
     def of(cls, labels: np.ndarray, groups: Any, strata: Any, names: Any) -> _Design:
@@ -303,12 +300,10 @@ class _Design:
         return cls(units, by_unit, exchange, nuisance, patients)
 
     def roots(self, quantiles: _Quantiles) -> tuple[Floats, Floats]:
-        """Return two matrices, for means and for shapes, that make units independent with equal variances.
-
-        Rows are orthogonal to the nuisance variables; the label is not used. If patients are random effects, units of a
-        patient have one correlation for all features (limma's consensus correlation). The variance of a unit's mean is
-        that of patients plus that of distributions over their number, with one ratio of the two for all features.
-        """
+        """Return two matrices, for means and for shapes, that make units independent with equal variances."""
+        # Rows are orthogonal to the nuisance variables; the label is not used. If patients are random effects, units of
+        # a patient have one correlation for all features (limma's consensus correlation). The variance of a unit's mean
+        # is that of patients plus that of distributions over their number, with one ratio of the two for all features.
         complement, same = _complement(self.nuisance), np.eye(self.labels.size, dtype=bool)
         residuals, correlation = complement @ quantiles.means, 0.0
         if self.patients is not None:
@@ -348,25 +343,19 @@ def _columns(labels: np.ndarray) -> Floats:
 
 @dataclass(frozen=True)
 class _Quantiles:
-    """Quantile functions of the units.
+    """Quantile functions of the units."""
 
-    `means` has shape (n_units, features). `shapes` are deviations from the mean, averaged over bins of equal mass,
-    (n_units, bins, features). `within` is the variance of means between distributions of a unit, (features,).
-    """
-
-    means: Floats
-    shapes: Floats
-    within: Floats
+    means: Floats  # (n_units, features)
+    shapes: Floats  # (n_units, bins, features), deviations from the mean, averaged over bins of equal mass
+    within: Floats  # (features,), variance of means between distributions of a unit
 
     @classmethod
     def of(cls, D: Distributions, units: np.ndarray, seed: int) -> _Quantiles:
-        """Average the distributions of each unit.
-
-        Features are centred in double precision before they are divided by their standard deviation: an
-        offset of a feature does not change the result. Means are averages over all distributions of a unit. Shapes
-        are averages over the same number of distributions for all units, drawn by name: the error of a shape is
-        mostly that of its few points, far from normal, and weights would not correct for it.
-        """
+        """Average the distributions of each unit."""
+        # Features are centred in double precision before they are divided by their standard deviation: an offset of a
+        # feature does not change the result. Means are averages over all distributions of a unit. Shapes are averages
+        # over the same number of distributions for all units, drawn by name: the error of a shape is mostly that of its
+        # few points, far from normal, and weights would not correct for it.
         origin, variances = D.moments(weighted=False)
         if not sparse.issparse(D.points):  # rounded to the type of the values: differences of float32 are then exact
             origin = origin.astype(D.points.dtype).astype(np.float64)
@@ -423,14 +412,11 @@ def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
 def _test(
     quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray
 ) -> tuple[Floats, Floats | None, Floats, Floats]:
-    """Return statistics (arrangements, features), pooled and parametric p-values, and shifts of all features.
-
-    `arrangements` has a row per arrangement of the labels, the observed one first.
-
-    Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the
-    pooled one, the effect of the observed labels is removed from the data first: otherwise features that differ,
-    whose variance includes their effect, would dominate the tail.
-    """
+    """Return statistics (arrangements, features), pooled and parametric p-values, and shifts of all features."""
+    # `arrangements` has a row per arrangement of the labels, the observed one first.
+    # Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the
+    # pooled one, the effect of the observed labels is removed from the data first: otherwise features that differ,
+    # whose variance includes their effect, would dominate the tail.
     n_units, n_bins, n_features = quantiles.shapes.shape
     values = (quantiles.means[:, None], quantiles.shapes)
     bases = [_LabelBasis.of(root @ _columns(arrangements)) for root in roots]
@@ -497,13 +483,12 @@ def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
 
 
 def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries:
-    """Return p-values by the permutations of each feature, and q-values.
-
-    q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at most
-    a factor `_EXTRAPOLATION`. This is an estimate, which may be small by chance. Therefore the smallest tail ratio of
-    all features is ranked among those of the other arrangements, and no q-value is below this rank (`overall`): if no
-    feature differs, a q-value below 0.05 has a probability of at most 0.05 for any dependence between features.
-    """
+    """Return p-values by the permutations of each feature, and q-values."""
+    # q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at
+    # most a factor `_EXTRAPOLATION`. This is an estimate, which may be small by chance. Therefore the smallest tail
+    # ratio of all features is ranked among those of the other arrangements, and no q-value is below this rank
+    # (`overall`): if no feature differs, a q-value below 0.05 has a probability of at most 0.05 for any dependence
+    # between features.
     observed, pool = statistics[0], np.sort(statistics, axis=None)
     p = np.mean(statistics >= observed, axis=0)
     ratios = np.array([_smallest_tail_ratio(row, pool, len(statistics)) for row in statistics])
@@ -518,10 +503,8 @@ def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries
 
 
 def _smallest_tail_ratio(row: Floats, pool: Floats, n_rows: int) -> float:
-    """Return the smallest estimated false discovery rate of an arrangement (Tusher, Tibshirani & Chu 2001).
-
-    For each threshold it is the mean number of values above it in a row of the pool, over their number in this row.
-    """
+    """Return the smallest estimated false discovery rate of an arrangement (Tusher, Tibshirani & Chu 2001)."""
+    # For each threshold it is the mean number of values above it in a row of the pool, over their number in this row.
     ascending = np.sort(row)  # searches for ascending values are four times as fast
     expected = (pool.size - np.searchsorted(pool, ascending, side="left")) / n_rows
     selected = row.size - np.searchsorted(ascending, ascending, side="left")
@@ -530,14 +513,11 @@ def _smallest_tail_ratio(row: Floats, pool: Floats, n_rows: int) -> float:
 
 @dataclass(frozen=True)
 class _LabelBasis:
-    """Whitened label columns of each arrangement, orthonormal rows that span them, and their number.
+    """Whitened label columns of each arrangement, and orthonormal rows that span them."""
 
-    The shapes are (arrangements, n_rest, columns), (arrangements, columns, n_rest) and (arrangements, 1).
-    """
-
-    columns: Floats
-    rows: Floats
-    rank: Floats
+    columns: Floats  # (arrangements, n_rest, columns)
+    rows: Floats  # (arrangements, columns, n_rest)
+    rank: Floats  # (arrangements, 1)
 
     @classmethod
     def of(cls, columns: Floats) -> _LabelBasis:
@@ -557,10 +537,8 @@ class _LabelBasis:
 
 
 def _effective_dimensions(residuals: Floats) -> Floats:
-    """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins.
-
-    The estimate of tr S² is corrected for the sampling error of S from n_rest rows (Srivastava 2005).
-    """
+    """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins."""
+    # The estimate of tr S² is corrected for the sampling error of S from n_rest rows (Srivastava 2005).
     n = len(residuals)
     rows = residuals.transpose(2, 0, 1)
     gram = rows @ rows.transpose(0, 2, 1) if n < residuals.shape[1] else rows.transpose(0, 2, 1) @ rows
@@ -599,12 +577,10 @@ class _Prior:
     def scores(
         self, explained: Floats, total: Floats, rank: Floats, n_rest: float, varies: np.ndarray, dimensions: Floats
     ) -> Floats:
-        """Return approximate z-scores of moderated F statistics, increasing in F, (arrangements, features).
-
-        A feature with d effective dimensions has d times the degrees of freedom. Bartlett's approximation turns F into
-        a chi-squared statistic, Wilson and Hilferty's into a normal one. The approximation only decides how mean and
-        shape are weighted: p-values are ranks.
-        """
+        """Return approximate z-scores of moderated F statistics, increasing in F, (arrangements, features)."""
+        # A feature with d effective dimensions has d times the degrees of freedom. Bartlett's approximation turns F
+        # into a chi-squared statistic, Wilson and Hilferty's into a normal one. The approximation only decides how mean
+        # and shape are weighted: p-values are ranks.
         df, n_error = rank * dimensions, (n_rest - rank) * dimensions
         variance = self.shrink(np.maximum(total - explained, 0.0) / np.maximum(n_error, 1e-9), n_error)
         defined = (variance > 0) & varies & (df > 0)
