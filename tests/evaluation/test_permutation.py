@@ -13,7 +13,7 @@ import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric._internal.validation import ParameterError
 from groundmetric.evaluation import Voting, folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.permutation import PreparedTest, combined_p_value, rank_p_values
+from groundmetric.evaluation.permutation import PreparedTest, combined_p_value, merged_p_value, rank_p_values
 
 from .methods import failing, means, oracle, tiny_cohort
 
@@ -330,6 +330,10 @@ def test_many_weak_features_are_found_by_association():
 def test_ties_have_the_larger_p_value():
     assert rank_p_values(np.array([3.0, 1.0, 2.0, 2.0])).tolist() == [0.25, 1.0, 0.75, 0.75]
     assert rank_p_values(np.array([3.0, np.nan])).tolist() == [1.0, 0.5]
+
+
+def test_merged_p_values_by_hand():
+    assert merged_p_value([0.01, 0.5], [0.5, 0.5]) == pytest.approx(0.02, abs=1e-3)
 
 
 @pytest.mark.parametrize("n_statistics", [1, 2, 6])

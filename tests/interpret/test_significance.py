@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import sparse, stats
+from scipy import sparse, special, stats
 
 import groundmetric as gm
 from groundmetric.interpret import feature_significance
-from groundmetric.interpret.significance import _bin_means, _discoveries, _Prior
+from groundmetric.interpret.significance import _bin_means, _discoveries, _inverse_trigamma, _Prior
 
 
 def cohort(seed, n=16, n_points=25, n_features=40, planted=4, shift=1.6, spread=0.4):
@@ -316,6 +316,12 @@ def test_if_no_feature_differs_small_q_values_are_as_rare_as_promised():
     assert n_called <= 34
     assert n_family <= 34
     assert 0.4 < np.mean(overall) < 0.65  # uniform, up to ties
+
+
+@pytest.mark.parametrize("x", [0.3, 2.0, 50.0])
+def test_the_inverse_of_trigamma(x):
+    assert _inverse_trigamma(float(special.polygamma(1, x))) == pytest.approx(x)
+    assert _inverse_trigamma(0.0) == np.inf
 
 
 def test_discoveries_of_three_arrangements_by_hand():

@@ -404,10 +404,6 @@ def r2_estimate(values: np.ndarray, predictions: np.ndarray, units: np.ndarray) 
     """Return the R² of cross-validated predictions of numbers with its confidence interval.
 
     The variance is that of the contributions of units (patients) in the delta method, multiplied by `R2_INFLATION`.
-
-    >>> y = np.arange(8.0)
-    >>> r2_estimate(y, y[::-1], np.arange(8)).value
-    -3.0
     """
     value, influence = _r2(values, predictions)
     error, quantile = _unit_error(influence, units)
@@ -415,12 +411,7 @@ def r2_estimate(values: np.ndarray, predictions: np.ndarray, units: np.ndarray) 
 
 
 def r2_difference(values: np.ndarray, a: np.ndarray, b: np.ndarray, units: np.ndarray) -> Difference:
-    """Return the difference of the R² of two methods' cross-validated predictions of the same numbers.
-
-    >>> y = np.arange(8.0)
-    >>> r2_difference(y, y + 0.1, y[::-1], np.arange(8)).value > 3.9
-    True
-    """
+    """Return the difference of the R² of two methods' cross-validated predictions of the same numbers."""
     (first, x), (second, y) = _r2(values, a), _r2(values, b)
     error, quantile = _unit_error(x - y, units)
     value, n_units = first - second, int(units.max()) + 1

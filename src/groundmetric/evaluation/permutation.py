@@ -573,11 +573,7 @@ def combined_scores(table: np.ndarray, weights: Sequence[float] | None = None) -
 
 
 def merged_p_value(p: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the Cauchy combination of p-values from different numbers of permutations (Liu & Xie 2020).
-
-    >>> round(merged_p_value([0.01, 0.5], [0.5, 0.5]), 3)
-    0.02
-    """
+    """Return the Cauchy combination of p-values from different numbers of permutations (Liu & Xie 2020)."""
     values = np.asarray(p, dtype=np.float64)
     score = float(np.average(np.tan((0.5 - np.minimum(values, 0.99)) * np.pi), weights=weights))
     return float(min(max(0.5 - np.arctan(score) / np.pi, 0.0), 1.0))

@@ -264,9 +264,6 @@ def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
 
     The squares of a feature's weights sum to its importance. Components are rotated onto their principal axes, except
     with Manhattan costs, where a rotation is another metric.
-
-    >>> component_weights(GroundMetric([[0.0, 1.0], [3.0, 0.0]]))[1].round(3).tolist()
-    [0.9, 0.1]
     """
     lengths = np.sqrt(np.sum(metric.components**2, axis=0))
     scale = np.divide(np.sqrt(metric.importance()), lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -283,11 +280,7 @@ def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ellipse_axes(matrix: np.ndarray) -> tuple[float, float, float]:
-    """Return the half axes of the ellipse of a 2 x 2 matrix, relative to the longer one, and its angle in degrees.
-
-    >>> ellipse_axes(np.diag([1.0, 4.0]))
-    (1.0, 0.5, 90.0)
-    """
+    """Return the half axes of the ellipse of a 2 x 2 matrix, relative to the longer one, and its angle in degrees."""
     values, vectors = np.linalg.eigh(matrix)
     minor, major = np.sqrt(np.maximum(values, 0.0) / (values[-1] or 1.0))
     return float(major), float(minor), float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))
