@@ -49,14 +49,10 @@ class LearningCurve:
 
     Parameters
     ----------
-    n_patients : int
-        Patients of the pilot.
-    n_classes : int
-        Number of classes.
-    sizes : array of shape (n_sizes,)
-        Numbers of patients of subsamples of the pilot, the pilot itself last.
-    accuracies : array of shape (n_sizes,)
-        Held-out balanced accuracy of these, averaged over subsamples.
+    n_patients, n_classes : int
+        Patients and classes of the pilot.
+    sizes, accuracies : array of shape (n_sizes,)
+        Numbers of patients of subsamples, the pilot itself last, and their mean held-out balanced accuracy.
     interval : tuple of two floats
         Confidence interval of the balanced accuracy of the pilot.
     growth : float
@@ -246,10 +242,8 @@ def learning_curve(
         The pilot cohort.
     y : array-like of shape (n_distributions,)
         Classes; these, groups and strata are matched by name where they carry names.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Patient of each distribution. None: each distribution is a patient.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Stratum (batch) of each distribution.
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Patient and stratum (batch) of each distribution. Without groups, each distribution is a patient.
     level : float, default=0.05
         Significance level of the planned test.
     n_subsamples : int, default=3

@@ -34,10 +34,8 @@ class Stability(Tabular):
     ----------
     features : list of str
         Names of the features.
-    importance : array of shape (n_features,)
-        Importances of the learner as fitted.
-    refits : array of shape (n_refits, n_features)
-        Importances from bootstrap samples of the distributions.
+    importance, refits : array of shape (n_features,) and (n_refits, n_features)
+        Importances of the learner as fitted, and from bootstrap samples of the distributions.
     n_top : int
         Number of most important features that are called selected in a refit.
 
@@ -206,10 +204,8 @@ class Enrichment(Tabular):
         Members of each set among the features that are tested for enrichment.
     effect : array of shape (n_sets,)
         Fold enrichment: size of the overlap over its expected size.
-    p : array of shape (n_sets,)
-        p-values of the sets.
-    q : array of shape (n_sets,)
-        p-values adjusted for the number of sets (Benjamini & Hochberg 1995).
+    p, q : array of shape (n_sets,)
+        p-values of the sets, and adjusted for their number (Benjamini & Hochberg 1995).
 
     Examples
     --------

@@ -366,10 +366,8 @@ def influence(
         The cohort.
     y : array-like of shape (n_distributions,)
         Labels; these, groups and strata are matched by name where they carry names.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Patient of each distribution. None: each distribution is a patient.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Stratum (batch) of each distribution.
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Patient and stratum (batch) of each distribution. Without groups, each distribution is a patient.
     max_patients : int, default=40
         Largest number of patients that are left out, one at a time. In larger cohorts these are, in equal parts, the
         patients with the largest share of the map and those whose own held-out predictions change the score most.
