@@ -24,6 +24,7 @@ from sklearn.preprocessing import SplineTransformer
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.evaluation import intervals
+from groundmetric.evaluation.scores import score_codes
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
 Found = Mapping[str, Any]
@@ -350,8 +351,7 @@ def statistics(folder: Path) -> Found:
         "draws": draws,
         "t": intervals.corrected_t(first, 0.25), "paired t": intervals.paired_t(first, second, 0.25),
         "holm": intervals.holm([*second, np.nan]),
-        "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
-        "clusters": of.cluster_scores(away, y), "merged": of.cluster_scores(away, y, threshold="median"),
+        "scores": score_codes(y, probabilities), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "splits": splits,
     }  # fmt: skip
 
@@ -363,14 +363,13 @@ def compare(folder: Path) -> Found:
     methods["logistic"] = gm.baselines.SummaryModel("moments")
     options: dict[str, Any] = {
         "voting": of.Voting(3, n_point_neighbors=10),
-        "clustering": True,
         "resume": folder / "kept",
     }
     for splits in (of.folds(y, n_splits=3, random_state=0), of.shuffled(y, n_splits=3, test_size=0.4, random_state=0)):
         for time_of in ("first", "again"):  # the second time, from the folder
             result = of.compare(methods, D, y, cv=splits, **options)
             results[f"{len(results)} {time_of}"] = {
-                "points": result.scores(level="points"), "clusters": result.scores("silhouette", "clusters"),
+                "points": result.scores(level="points"),
                 "estimates": {name: result.estimate(name) for name in methods}, "leads": result.against("learned"),
                 "predictions": {name: result.predictions(name) for name in methods}, "scores": result.scores(),
             }  # fmt: skip

@@ -95,11 +95,6 @@ def relevant(wrap):
     return np.concatenate([result.share, result.draws.ravel()])
 
 
-def clustered(wrap):
-    method = baselines.Euclidean().fit(D)
-    return list(evaluation.cluster_points(method, D, wrap(LABELS), n_clusters=2).values())
-
-
 LDA = baselines.PointTransport(LinearDiscriminantAnalysis())
 
 
@@ -114,7 +109,7 @@ def logistic(wrap):
 DOORS = {
     "learner": fitted_components, "ordered": ordered_components, "several": several_components,
     "classifier": classified, "regressor": regressed, "regression score": regression_score, "compare": compared,
-    "permutation": permuted, "stability": stable, "relevance": relevant, "clustering": clustered,
+    "permutation": permuted, "stability": stable, "relevance": relevant,
     "lda": discriminant, "logistic": logistic,
 }  # fmt: skip
 
@@ -252,15 +247,6 @@ def test_folds_bring_groups_into_the_order_of_the_labels():
 
 def test_a_mask_with_names_selects_by_name():
     assert D[by_name(LABELS) == "ill"].names == D[LABELS == "ill"].names
-
-
-def test_scores_go_by_the_names_of_rows_and_columns():
-    table = pd.DataFrame([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], ["x", "y", "z"], ["a", "b"])
-    y = pd.Series(["a", "b", "a"], ["x", "y", "z"])
-    assert evaluation.scores(y[["z", "y", "x"]], table[["b", "a"]], ["a", "b"])["accuracy"] == 1.0
-    distances = pd.DataFrame([[0, 1, 9], [1, 0, 9], [9, 9, 0]], list("xyz"), list("xyz"))
-    labels = pd.Series(["b", "a", "a"], list("zxy"))
-    assert evaluation.cluster_scores(distances[["z", "y", "x"]], labels)["adjusted_rand"] == 1.0
 
 
 class TestPoints:

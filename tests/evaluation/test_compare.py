@@ -17,10 +17,10 @@ from groundmetric.evaluation import (
     folds,
     leave_one_group_out,
     leave_one_out,
-    scores,
     shuffled,
 )
 from groundmetric.evaluation.intervals import corrected_t, wilson_ends
+from groundmetric.evaluation.scores import score_codes
 
 from .methods import euclidean, failing, knowing, means, oracle, tiny_cohort
 
@@ -36,7 +36,7 @@ def quick(methods=TWO, **options):
 
 @pytest.fixture(scope="module")
 def on_shuffled():
-    return compare(TWO, D, NAMES, cv=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0), clustering=True)
+    return compare(TWO, D, NAMES, cv=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0))
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_folds_are_pooled_in_each_round(on_folds):
             table = np.zeros((18, 3))
             for split in range(at, at + 3):
                 table[on_folds.splits[split][1]] = on_folds.results["Euclid"][split].probabilities
-            pooled.append(scores(NAMES, table, on_folds.classes)[name])
+            pooled.append(score_codes(y, table)[name])
         outcome = on_folds.estimate("Euclid", name)
         assert outcome.value == pytest.approx(np.mean(pooled))
         assert outcome.how == "Wilson"
@@ -191,7 +191,7 @@ def test_every_other_method_is_compared_with_the_reference():
 
 def test_tables(on_shuffled, on_folds, tmp_path):
     text = on_shuffled.to_markdown()
-    for title in ("## Distributions", "## Points", "## Clusters of distributions", "## Clusters of points"):
+    for title in ("## Distributions", "## Points"):
         assert title in text
     assert "new distributions from the same population" in text
     assert "### knowing against each, balanced accuracy of distributions" in text
@@ -221,15 +221,14 @@ def test_a_child_gives_the_same():
         *leave_one_out(NAMES)[:2],
         *folds(NAMES, n_splits=3, random_state=0),
     ]  # training parts in one piece, and not
-    current, there = (compare(TWO, D, NAMES, cv=splits, clustering=True, n_jobs=n) for n in (1, 2))
+    current, there = (compare(TWO, D, NAMES, cv=splits, n_jobs=n) for n in (1, 2))
     assert current.levels == there.levels
     assert [result.probabilities for result in current.results["knowing"]] == [
         result.probabilities for result in there.results["knowing"]
     ]
     for level in current.levels:
-        score = "adjusted_rand" if "clusters" in level else "accuracy"
         for method in TWO:
-            assert_array_equal(current.scores(score, level)[method], there.scores(score, level)[method])
+            assert_array_equal(current.scores("accuracy", level)[method], there.scores("accuracy", level)[method])
 
 
 def test_the_default_is_ten_shuffled_splits_with_a_fifth_tested():

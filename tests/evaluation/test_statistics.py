@@ -14,6 +14,8 @@ from groundmetric.evaluation.intervals import (
     corrected_t,
     holm,
     paired_t,
+    r2_difference,
+    r2_estimate,
     resample,
     wilson_ends,
 )
@@ -29,8 +31,8 @@ def test_the_corrected_interval_is_nadeau_and_bengios():
 
 
 def test_without_overlap_it_is_students():
-    result = corrected_t(SCORES, 0.0, confidence=0.9)
-    expected = stats.t.interval(0.9, 4, loc=SCORES.mean(), scale=stats.sem(SCORES))
+    result = corrected_t(SCORES, 0.0)
+    expected = stats.t.interval(0.95, 4, loc=SCORES.mean(), scale=stats.sem(SCORES))
     assert_allclose([result.low, result.high], expected)
 
 
@@ -104,6 +106,14 @@ def test_wilson_is_that_of_scipy(right, n, confidence):
     expected = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
     assert_allclose(ends, expected, atol=1e-12)
     assert ends[0] <= right / n <= ends[1]
+
+
+def test_r2_of_known_predictions():
+    y = np.arange(8.0)
+    assert r2_estimate(y, y[::-1], np.arange(8)).value == -3.0
+    difference = r2_difference(y, y + 0.1, y[::-1], np.arange(8))
+    assert difference.value == pytest.approx(4.0, abs=0.02)
+    assert difference.p == pytest.approx(2.0**-7, rel=0.5)  # that of the sign test, or larger
 
 
 def test_intervals_of_draws_are_widened_to_their_values():

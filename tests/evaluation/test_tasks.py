@@ -6,7 +6,8 @@ import pytest
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
 from groundmetric._internal.cache import Cache, CacheWarning
 from groundmetric.evaluation import Voting, compare, shuffled
-from groundmetric.evaluation.compare import Cohort, Protocol, Result, ResultCache, Task, fingerprint, task_key
+from groundmetric.evaluation.compare import Cohort, ResultCache, Task, fingerprint, task_key
+from groundmetric.evaluation.results import Protocol, Result
 
 from .methods import euclidean, knowing, tiny_cohort
 
@@ -115,12 +116,6 @@ def test_a_damaged_result_counts_as_none(tmp_path):
     path.write_bytes(path.read_bytes().replace(b'"ok"', b'"OK"'))
     with pytest.warns(CacheWarning, match="1 damaged entry"):
         assert cached(path, knowing())[1] is None
-
-
-def test_without_a_path_nothing_is_cached():
-    cache, _ = cached(None, knowing())
-    cache.put(TASK, Result())
-    assert cache.get(TASK) is None
 
 
 def test_failures_are_run_again(tmp_path):

@@ -6,6 +6,7 @@ from scipy.stats import ortho_group
 
 import groundmetric as gm
 from groundmetric.interpret import canonical_axes
+from groundmetric.interpret.axes import component_weights, ellipse_axes
 
 
 def test_rotation_changes_no_distance_and_makes_axes_uncorrelated(case):
@@ -47,7 +48,7 @@ def test_axes_do_not_depend_on_how_the_components_are_turned(modes, seed):
 def test_the_first_axis_is_the_signal_and_acts_in_the_mode_that_differs(modes):
     D, y, metric = modes
     axes = canonical_axes(metric, D, y, annotation="mode")
-    assert axes.leading(0, 1) == ["+signal"]
+    assert axes.table()["leading features"][0].startswith("+signal")
     assert axes.values[int(axes.activity[:, 0].argmax())] == "centre"
     assert np.all(np.diff(axes.positions[:, 0]) > 0)  # class means rise along the signal
     table = axes.table()
@@ -69,3 +70,8 @@ def test_what_cannot_be_read(modes):
     kinds[:2] = None
     with pytest.raises(ValueError, match="missing for 2 points"):
         canonical_axes(metric, D, y, annotation=kinds)
+
+
+def test_weights_of_components_and_axes_of_ellipses_by_hand():
+    np.testing.assert_allclose(component_weights(gm.GroundMetric([[0.0, 1.0], [3.0, 0.0]]))[1], [0.9, 0.1])
+    assert ellipse_axes(np.diag([1.0, 4.0])) == (1.0, 0.5, 90.0)

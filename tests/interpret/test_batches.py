@@ -22,7 +22,7 @@ def placed(*shifts, seed=0, n=20):
 
 def test_a_batch_that_moves_everything_is_found_and_its_strength_told():
     result = batch_effects(placed((BATCH, 50.0)), LABELS, {"batch": BATCH})
-    assert result.suspected() == ["batch"]
+    assert result.in_distances().tolist() == [True]
     assert result.neighbors.tolist() == [1.0]
     assert result.neighbors_expected[0] == pytest.approx(9 / 19, abs=0.05)  # half of the others
     assert result.r2[0] > 0.95 > 0.2 > result.label_r2[0]
@@ -55,7 +55,7 @@ def test_a_trace_is_not_suspected_however_sure_it_is():
     result = batch_effects(distances, labels, {"batch": batch}, n_permutations=199)
     assert result.q[0] < 0.05
     assert result.r2[0] < 0.04
-    assert result.suspected() == []
+    assert not result.in_distances().any()
 
 
 def test_what_merely_goes_with_the_label_is_told_as_that():
@@ -65,7 +65,7 @@ def test_what_merely_goes_with_the_label_is_told_as_that():
     assert result.r2[0] > 0.2
     assert result.p[0] > 0.05
     assert result.with_labels().tolist() == [True]
-    assert result.suspected() == ["site"]
+    assert result.in_distances().tolist() == [False]
 
 
 def test_a_covariate_that_is_the_label_cannot_be_told_from_it():
@@ -73,7 +73,7 @@ def test_a_covariate_that_is_the_label_cannot_be_told_from_it():
     assert np.isnan(result.p[0])
     assert np.isfinite(result.q[1])
     assert result.association[0] == 1.0
-    assert result.suspected() == ["site"]
+    assert result.with_labels().tolist() == [True, False]
 
 
 def test_patients_count_not_their_samples():

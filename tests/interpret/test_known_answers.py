@@ -24,7 +24,7 @@ def test_the_programme_of_a_simulated_cohort():
     adata = gm.datasets.make_cohort(random_state=0)
     truth = adata.uns["truth"]
     D, y = as_distributions(adata, adata.X, "condition")
-    learner = gm.GroundMetricLearner(random_state=0).fit(D, y)
+    learner = gm.GroundMetricLearner(max_epochs=20, random_state=0).fit(D, y)
     assert np.isin(most_important(learner, D, 20), truth["programme_genes"]).sum() >= 18
     carried = annotation_relevance(learner, D, y, "cell_type", n_draws=200)
     first = int(carried.share.argmax())

@@ -45,7 +45,7 @@ def fake_test(asked):
 
 def test_permutations_fit_the_budget(run, monkeypatch):
     asked = []
-    monkeypatch.setattr(prediction, "prepare_test", fake_test(asked))
+    monkeypatch.setattr(prediction, "PreparedTest", fake_test(asked))
     answer = permutation_test(Cohort(run, steps=Steps(budget=100.0)), 99)
     assert asked[0] == prediction.TRIAL
     assert 40 <= asked[1] <= 50  # at 2 s each
@@ -85,7 +85,7 @@ def test_labels_are_permuted_within_the_batches_of_learning(monkeypatch):
         asked.update(options, y=y)
         raise ValueError("enough")
 
-    monkeypatch.setattr(prediction, "prepare_test", recorded)
+    monkeypatch.setattr(prediction, "PreparedTest", recorded)
     cohort = Cohort(run)
     with pytest.raises(ValueError, match="enough"):
         permutation_test(cohort, 19)

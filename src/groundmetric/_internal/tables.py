@@ -21,7 +21,7 @@ _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
 # Names of scores, where they differ from the name in code.
 _SCORES = {
     "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
-    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters", "r2": "R²", "log_likelihood": "log-likelihood",
+    "r2": "R²", "log_likelihood": "log-likelihood",
 }  # fmt: skip
 
 

@@ -64,7 +64,6 @@ class Splitter(Protocol):
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]: ...
 
 
-# An estimator, a transformer of points, and a fitted method with `point_distances`; scikit-learn has no types for them.
+# An estimator and a transformer of points: scikit-learn has no types for them.
 Estimator: TypeAlias = "Any"
 Transformer: TypeAlias = "Any"
-PointMethod: TypeAlias = "Any"

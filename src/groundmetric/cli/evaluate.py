@@ -99,7 +99,7 @@ def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str
     shared.log(f"comparing {len(methods)} methods on {len(splits)} splits of {len(cohort.D)} samples")
     comparison = compare(
         methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
-        voting=Voting(class_weight=CLASS_WEIGHT, max_points=MAX_POINTS), clustering=True, n_jobs=options.jobs,
+        voting=Voting(class_weight=CLASS_WEIGHT, max_points=MAX_POINTS), n_jobs=options.jobs,
         resume=fits, verbose=1,
     )  # fmt: skip
     comparison.notes += cohort.notes

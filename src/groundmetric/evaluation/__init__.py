@@ -1,11 +1,4 @@
-"""Evaluation: methods compared on held-out distributions, with intervals and tests.
-
->>> import groundmetric as gm
->>> y = ["ill", "well"] * 5
->>> cv = gm.evaluation.folds(y, n_splits=5, random_state=0)
->>> len(cv)
-5
-"""
+"""Evaluation: methods compared on held-out distributions, with intervals and tests."""
 
 from ..learning.splits import folds, leave_one_group_out, leave_one_out, shuffled
 from .compare import compare, out_of_fold_distances
@@ -13,7 +6,7 @@ from .intervals import Difference, Estimate
 from .permutation import PermutationTest, SizeAssociation, permutation_test, size_association
 from .planning import LearningCurve, learning_curve
 from .results import Comparison, Voting
-from .scores import cluster_points, cluster_scores, concordance_index, scores, vote
+from .scores import concordance_index, vote
 
 __all__ = [
     "Comparison",
@@ -23,8 +16,6 @@ __all__ = [
     "PermutationTest",
     "SizeAssociation",
     "Voting",
-    "cluster_points",
-    "cluster_scores",
     "compare",
     "concordance_index",
     "folds",
@@ -33,7 +24,6 @@ __all__ = [
     "leave_one_out",
     "out_of_fold_distances",
     "permutation_test",
-    "scores",
     "shuffled",
     "size_association",
     "vote",

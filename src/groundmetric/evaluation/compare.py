@@ -1,7 +1,4 @@
-"""Comparison of methods: fit, predict and score on each split, a cache of results, and out-of-fold distances.
-
-A `Procedure` fits and scores a method for given labels; a permutation test calls it many times.
-"""
+"""Comparison of methods: fit, predict and score on each split, a cache of results, and out-of-fold distances."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import joblib
@@ -24,27 +21,11 @@ from .. import __version__
 from .._internal.cache import Cache
 from .._internal.parallel import InterruptedWarning, progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
-from .._internal.validation import (
-    NameIndex,
-    check_classes,
-    check_labels,
-    group_list,
-    label_array,
-    number_groups,
-)
+from .._internal.validation import check_classes, check_labels, group_list, label_array
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..estimators.neighbors import class_shares
 from ..learning.splits import Split, as_splits, check_splits, folds, rounds_of, shuffled
-from .results import ERROR, OK, OUT_OF_MEMORY, Comparison, Protocol, Result, Voting, overall
-from .scores import (
-    check_distances,
-    cluster_points,
-    cluster_scores,
-    encode,
-    nearest_distributions,
-    score_codes,
-    vote_points,
-)
+from .results import ERROR, OK, OUT_OF_MEMORY, Comparison, Protocol, Result, Voting
+from .scores import check_distances, encode, nearest_distributions, score_codes, vote_points
 
 # Parameters that change the duration of a fit, but not its result.
 _IRRELEVANT = {"n_jobs", "verbose", "checkpoint"}
@@ -58,6 +39,11 @@ class Cohort:
     labels: np.ndarray
     classes: np.ndarray
     groups: Any = None
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """Labels as indices into the classes."""
+        return encode(self.labels, self.classes)
 
 
 @dataclass(frozen=True)
@@ -73,26 +59,25 @@ class Task:
 
 def attempt(cohort: Cohort, protocol: Protocol, task: Task) -> Result:
     """Fit and score a method on a split; failures and warnings become part of the result."""
-    result = Result()
+    result, started = Result(), time.perf_counter()
     with recorded_warnings() as messages:
         try:
-            fit_and_score(task.method, cohort, task.train, task.test, protocol, result)
+            fit_and_score(cohort, protocol, task, result)
         except MemoryError:
             result.status = OUT_OF_MEMORY
         except Exception as error:
-            result.status = f"error: {type(error).__name__}: {error}"
+            result.status = f"{ERROR}: {type(error).__name__}: {error}"
             result.notes.append("".join(traceback.format_exception(error)[-3:]))
     result.notes += messages
+    result.seconds = time.perf_counter() - started
     return result
 
 
 @contextlib.contextmanager
 def recorded_warnings() -> Iterator[list[str]]:
-    """Collect warnings, each text once, instead of showing them.
-
-    An interrupted learner warns and keeps an incomplete result, which must not be scored: the interruption is raised
-    again.
-    """
+    """Collect warnings, each text once, instead of showing them."""
+    # An interrupted learner warns and keeps an incomplete result, which must not be scored: the interruption is raised
+    # again.
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -102,91 +87,55 @@ def recorded_warnings() -> Iterator[list[str]]:
         raise KeyboardInterrupt
 
 
-def fit_and_score(
-    method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol, result: Result
-) -> None:
-    """Fit the method to the training set, and fill in the scores of the test set."""
-    last = time.perf_counter()
-
-    def lap(name: str) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        result.seconds[name], last = now - last, now
-
-    training, tested = cohort.D[train], cohort.D[test]
-    fitted = fit(method, training, cohort, train)
-    lap("fit")
-    codes = encode(cohort.labels, cohort.classes)
-    probabilities = predict(fitted, training, codes[train], tested, cohort, protocol)
+def fit_and_score(cohort: Cohort, protocol: Protocol, task: Task, result: Result) -> None:
+    """Fit to the labels of the training set, predict, and score by the labels of the test set."""
+    train, test, codes, n_classes = task.train, task.test, cohort.codes, cohort.classes.size
+    fitted = fit(task.method, cohort, train)
+    probabilities = predict(fitted, cohort, protocol, train, test)
     result.probabilities = probabilities.tolist()
     result.scores["distributions"] = score_codes(codes[test], probabilities)
-    lap("predict")
-    points = protocol.points and hasattr(fitted, "point_distances")
-    if points:
-        _score_points(fitted, training, codes[train], tested, codes[test], cohort.classes.size, protocol, result)
-        lap("points")
-    if protocol.clustering:
-        labels = cohort.labels[test]
-        if hasattr(fitted, "distances"):
-            result.scores["clusters"] = cluster_scores(fitted.distances(protocol.equal(tested, cohort.D)), labels)
-        if points:
-            most = protocol.max_points or 4000
-            result.scores["point clusters"] = cluster_points(fitted, tested, labels, max_points=most)
-        lap("clustering")
+    if protocol.points and hasattr(fitted, "point_distances"):
+        points_of_training, train_owner = _points(cohort.D[train], protocol.max_points)
+        points_of_test, test_owner = _points(cohort.D[test], protocol.max_points)
+        voters = codes[train][train_owner]
+        shares = vote_points(
+            fitted, points_of_training, voters, points_of_test, n_classes, protocol.n_point_neighbors,
+            protocol.weights, among=protocol.among(voters),
+        )  # fmt: skip
+        result.scores["points"] = score_codes(codes[test][test_owner], shares)
+        counts = np.zeros((test.size, n_classes), np.int64)
+        np.add.at(counts, (test_owner, shares.argmax(axis=1)), 1)
+        result.point_counts = counts.tolist()
 
 
-def fit(method: Any, training: Distributions, cohort: Cohort, train: np.ndarray) -> Any:
-    """Return a fitted copy of the method; groups are passed to methods with `takes_groups` (inner cross-validation)."""
+def fit(method: Any, cohort: Cohort, train: np.ndarray) -> Any:
+    """Return a copy of the method, fitted to the training set; with groups if it has inner cross-validation."""
+    keywords = {}
     if cohort.groups is not None and getattr(method, "takes_groups", False):
-        return clone(method).fit(training, cohort.labels[train], groups=[cohort.groups[d] for d in train])
-    return clone(method).fit(training, cohort.labels[train])
+        keywords["groups"] = [cohort.groups[d] for d in train]
+    return clone(method).fit(cohort.D[train], cohort.labels[train], **keywords)
 
 
-def predict(
-    fitted: Any,
-    training: Distributions,
-    codes: np.ndarray,
-    tested: Distributions,
-    cohort: Cohort,
-    protocol: Protocol,
-) -> np.ndarray:
-    """Return probabilities of the classes by `predict_proba`, or by votes of the nearest training distributions.
-
-    Votes use equal numbers of points, because distances grow as distributions have fewer points.
-    """
-    classes = cohort.classes
+def predict(fitted: Any, cohort: Cohort, protocol: Protocol, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Return probabilities of the classes by `predict_proba`, or by votes of the nearest training distributions."""
     if not hasattr(fitted, "predict_proba"):
-        training, tested = protocol.equal(training, cohort.D), protocol.equal(tested, cohort.D)
-        nearest, indices = nearest_distributions(fitted, training, tested, protocol.n_neighbors)
-        return class_shares(nearest, codes[indices], classes.size, protocol.weights, among=protocol.among(codes))
-    columns = np.asarray(fitted.predict_proba(tested), dtype=np.float64)
+        neighbors = nearest_training(fitted, cohort, protocol, train, test)
+        return protocol.votes(neighbors, cohort.codes[train], cohort.classes.size)
+    columns = np.asarray(fitted.predict_proba(cohort.D[test]), dtype=np.float64)
     if not np.isfinite(columns).all():
         raise ValueError("predict_proba gives NaN or infinity")
-    probabilities = np.zeros((len(tested), classes.size))
-    probabilities[:, encode(fitted.classes_, classes)] = columns
+    probabilities = np.zeros((test.size, cohort.classes.size))
+    probabilities[:, encode(fitted.classes_, cohort.classes)] = columns
     return probabilities
 
 
-def _score_points(
-    fitted: Any,
-    training: Distributions,
-    training_codes: np.ndarray,
-    tested: Distributions,
-    tested_codes: np.ndarray,
-    n_classes: int,
-    protocol: Protocol,
-    result: Result,
-) -> None:
-    train, train_owner = _points(training, protocol.max_points)
-    test, test_owner = _points(tested, protocol.max_points)
-    codes = training_codes[train_owner]
-    shares = vote_points(
-        fitted, train, codes, test, n_classes, protocol.n_point_neighbors, protocol.weights, among=protocol.among(codes)
-    )
-    result.scores["points"] = score_codes(tested_codes[test_owner], shares)
-    counts = np.zeros((len(tested), n_classes), np.int64)
-    np.add.at(counts, (test_owner, shares.argmax(axis=1)), 1)
-    result.point_counts = counts.tolist()
+def nearest_training(
+    fitted: Any, cohort: Cohort, protocol: Protocol, train: np.ndarray, test: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances and indices of the training distributions nearest to each test distribution."""
+    # All have equal numbers of points, because distances grow as distributions have fewer points.
+    training, tested = (protocol.equal(cohort.D[rows], cohort.D) for rows in (train, test))
+    return nearest_distributions(fitted, training, tested, protocol.n_neighbors)
 
 
 def _points(D: Distributions, most: int | None) -> tuple[Any, np.ndarray]:
@@ -200,44 +149,37 @@ def _points(D: Distributions, most: int | None) -> tuple[Any, np.ndarray]:
 
 
 class ResultCache:
-    """Results of methods on splits, in a file; without a path, nothing is cached.
+    """Results of methods on splits, in a file.
 
     The key of a result depends on data, labels, groups, protocol, split, and the method with its parameters.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str] | None,
-        cohort: Cohort,
-        protocol: Protocol,
-        methods: Mapping[str, Any],
+        self, path: str | os.PathLike[str], cohort: Cohort, protocol: Protocol, methods: Mapping[str, Any]
     ) -> None:
-        self._cache = None if path is None else Cache(path, "resume")
-        if self._cache is not None:
-            for name, method in methods.items():
-                _check_describable(name, method)
-            self._data = fingerprint(cohort, protocol)
+        self._cache, self._data = Cache(path, "resume"), fingerprint(cohort, protocol)
+        for name, method in methods.items():
+            try:
+                joblib.hash(_describe(method))
+            except Exception as error:
+                raise ValueError(
+                    f"method {name!r} cannot be recognised in another run, because its parameters cannot be pickled "
+                    f"({error}): leave out `resume`, or give it named functions instead of lambdas"
+                ) from None
 
     def get(self, task: Task) -> Result | None:
         """Return a cached result; None if it is missing or a failure, which may not occur again."""
-        entry = None if self._cache is None else self._cache.get_json(task_key(task, self._data))
-        if entry is None:
-            return None
-        try:
-            result = Result(**entry["result"])
-        except (KeyError, TypeError):  # of a state of the code between two versions
-            return None
-        return result if result.status == OK else None
+        entry = self._cache.get_json(task_key(task, self._data))
+        result = None if entry is None else Result(**entry["result"])
+        return result if result is not None and result.status == OK else None
 
     def put(self, task: Task, result: Result) -> None:
-        if self._cache is not None:
-            self._cache.put_json(task_key(task, self._data), {"result": result.to_dict()})
+        self._cache.put_json(task_key(task, self._data), {"result": asdict(result)})
 
 
 def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
     """Return a hash of the data, names, labels, groups and protocol."""
-    D = cohort.D
-    points = D.points
+    D, points = cohort.D, cohort.D.points
     arrays = (points.data, points.indices, points.indptr) if sparse.issparse(points) else (points,)
     parts = [np.asarray(array) for array in (*arrays, D.bounds, D.weights, cohort.labels)]
     groups = None if cohort.groups is None else list(cohort.groups)
@@ -247,117 +189,19 @@ def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
 
 def task_key(task: Task, data: str) -> str:
     """Return the key of a task on the data with this fingerprint."""
-    return joblib.hash([describe(task.method), np.asarray(task.train), np.asarray(task.test), data])
+    return joblib.hash([_describe(task.method), np.asarray(task.train), np.asarray(task.test), data])
 
 
-def describe(method: Any) -> Any:
+def _describe(method: Any) -> Any:
     """Return a method as plain data: its class and parameters, including nested methods."""
     if hasattr(method, "get_params") and not isinstance(method, type):
-        parameters = method.get_params(deep=False)
-        return [
-            f"{type(method).__module__}.{type(method).__qualname__}",
-            {name: describe(value) for name, value in sorted(parameters.items()) if name not in _IRRELEVANT},
-        ]
+        parameters = {k: v for k, v in method.get_params(deep=False).items() if k not in _IRRELEVANT}
+        return [f"{type(method).__module__}.{type(method).__qualname__}", _describe(parameters)]
     if isinstance(method, Mapping):
-        return {str(name): describe(value) for name, value in method.items()}
+        return {str(name): _describe(value) for name, value in method.items()}
     if isinstance(method, list | tuple):
-        return [describe(value) for value in method]
+        return [_describe(value) for value in method]
     return method
-
-
-def _check_describable(name: str, method: Any) -> None:
-    """Raise if the key of a method cannot be computed."""
-    try:
-        joblib.hash(describe(method))
-    except Exception as error:
-        raise ValueError(
-            f"method {name!r} cannot be recognised in another run, because its parameters cannot be pickled "
-            f"({error}): leave out `resume`, or give it named functions instead of lambdas"
-        ) from None
-
-
-@dataclass(frozen=True)
-class Procedure:
-    """Function from labels (as codes) to a score: split, fit, predict. A permutation test calls it many times."""
-
-    method: Any
-    D: Distributions
-    classes: np.ndarray
-    groups: list[Hashable] | None
-    splitting: Callable[[np.ndarray], list[Split]]
-    protocol: Protocol
-    score: str
-
-    def __call__(self, codes: np.ndarray) -> float:
-        splits = self.splitting(codes)
-        results = []
-        for at, (train, test) in enumerate(splits):
-            probabilities = self.probabilities(codes, at, train, test)
-            scores = {"distributions": score_codes(codes[test], probabilities)}
-            results.append(Result(scores=scores, probabilities=probabilities.tolist()))
-        return overall(codes, splits, results, self.score, self.classes.size)
-
-    def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-        """Return the probabilities of the test set of split number `at`."""
-        training, cohort = self.D[train], Cohort(self.D, self.classes[codes], self.classes, self.groups)
-        fitted = fit(self.method, training, cohort, train)
-        return predict(fitted, training, codes[train], self.D[test], cohort, self.protocol)
-
-
-@dataclass(frozen=True)
-class SharedProcedure(Procedure):
-    """Procedure of a method that ignores labels: neighbours are searched once, and their votes counted every time."""
-
-    neighbors: list[tuple[np.ndarray, np.ndarray]]
-
-    @classmethod
-    def of(cls, procedure: Procedure) -> SharedProcedure:
-        codes = np.zeros(len(procedure.D), np.intp)
-        cohort = Cohort(procedure.D, procedure.classes[codes], procedure.classes, procedure.groups)
-        neighbors = []
-        for train, test in procedure.splitting(codes):
-            fitted = fit(procedure.method, procedure.D[train], cohort, train)
-            equal, n_neighbors = procedure.protocol.equal, procedure.protocol.n_neighbors
-            training, tested = (equal(procedure.D[part], procedure.D) for part in (train, test))
-            neighbors.append(nearest_distributions(fitted, training, tested, n_neighbors))
-        return cls(**vars(procedure), neighbors=neighbors)
-
-    def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-        nearest, indices = self.neighbors[at]
-        training = codes[train]
-        return class_shares(
-            nearest, training[indices], self.classes.size, self.protocol.weights, among=self.protocol.among(training)
-        )
-
-
-@dataclass(frozen=True)
-class FixedSplits:
-    """Splits that do not depend on labels."""
-
-    splits: list[Split]
-
-    def __call__(self, codes: np.ndarray) -> list[Split]:
-        return self.splits
-
-
-def splitting_by(
-    cv: Any, classes: np.ndarray, codes: np.ndarray, groups: Any, seed: int, shareable: bool, name_index: NameIndex
-) -> Callable[[np.ndarray], list[Split]]:
-    """Return a function of labels to splits; for a method that ignores labels, folds ignore them too and are shared."""
-    members = number_groups(groups, codes.size)
-    if cv is None or isinstance(cv, int | np.integer):
-        units = np.arange(codes.size) if members is None else members
-        least = min(np.unique(units[codes == c]).size for c in range(classes.size))
-        n_splits = max(2, min(5, least)) if cv is None else int(cv)
-        if shareable:
-            from sklearn.model_selection import GroupKFold, KFold  # few need them, and they load slowly
-
-            kind = KFold if members is None else GroupKFold
-            return FixedSplits(list(kind(n_splits, shuffle=True, random_state=seed).split(codes, groups=members)))
-        return lambda codes: folds(classes[codes], groups=groups, n_splits=n_splits, random_state=seed)
-    if hasattr(cv, "split") or callable(cv):
-        return lambda codes: as_splits(cv, classes[codes], groups, name_index)
-    return FixedSplits(as_splits(cv, classes[codes], groups, name_index))
 
 
 def compare(
@@ -369,7 +213,6 @@ def compare(
     groups: LabelsLike | None = None,
     voting: Voting | None = None,
     points: bool = True,
-    clustering: bool = False,
     n_jobs: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     verbose: int = 0,
@@ -378,18 +221,15 @@ def compare(
 
     All steps of a method (gene selection, scaling, learning, tuning) are fitted to the training set only. Methods with
     `predict_proba` predict by it; for others, the nearest training distributions vote. At the level of points, the
-    nearest training points vote with the label of their distribution; points of zero mass are excluded.
-
-    Parameters and splits are checked before the first fit. A method that fails on the first two splits is an error; a
-    failure on other splits is part of the result.
+    nearest training points vote with the label of their distribution; points of zero mass are excluded. A method that
+    fails on the first two splits is an error; a failure on other splits is part of the result.
 
     Parameters
     ----------
     methods : dict of str to estimator
         An estimator has ``fit(D, y)`` and ``distances(A, B)`` or ``predict_proba(D)``; with ``point_distances(x, y)``
         it is also scored at point level. One that has ``takes_groups = True`` is fitted with
-        ``fit(D, y, groups=...)``, the outer groups of its training set. The first method is the reference in paired
-        comparisons.
+        ``fit(D, y, groups=...)``. The first method is the reference in paired comparisons.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -403,11 +243,9 @@ def compare(
         Votes of nearest neighbours, for methods without `predict_proba` and for points; None: ``Voting()``.
     points : bool, default=True
         Whether points are scored, too.
-    clustering : bool, default=False
-        Whether the test set of each split is clustered.
     n_jobs : int or None, default=None
-        Fits (a method on a split) that run at the same time in worker processes, or on the cluster that joblib is
-        configured for; None means one, in this process, -1 one per core.
+        Fits (a method on a split) at the same time, in worker processes or on the cluster that joblib is configured
+        for; None means one, in this process.
     resume : path-like or None, default=None
         Cache file: results for the same data, splits and parameters are read from it.
     verbose : int, default=0
@@ -421,33 +259,37 @@ def compare(
     Examples
     --------
     >>> import groundmetric as gm
-    >>> from groundmetric import evaluation
-    >>> from groundmetric.baselines import Euclidean
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> methods = {"learned": gm.GroundMetricLearner(max_epochs=10, random_state=0), "Euclidean": Euclidean()}
-    >>> comparison = evaluation.compare(methods, D, y, cv=evaluation.folds(y, random_state=0), points=False)
-    >>> bool(comparison.difference("learned", "Euclidean").low > 0)
+    >>> methods = {"learned": gm.GroundMetricLearner(max_epochs=10, random_state=0), "OT": gm.baselines.Euclidean()}
+    >>> comparison = gm.evaluation.compare(methods, D, y, cv=5, points=False)
+    >>> bool(comparison.difference("learned", "OT").low > 0)
     True
     """
     D = as_distributions(D)
     labels, groups = check_labels(y, D.name_index), group_list(groups, D.name_index)
-    _check_methods(methods)
-    splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.name_index)
-    check_splits(splits, labels, groups)
-    protocol = Protocol.of(voting, points=points, clustering=clustering)
-    protocol.check(D)
+    if not isinstance(methods, Mapping) or not methods:
+        raise ValueError(f"methods is {methods!r}: expected a dict of names to estimators, with at least one")
+    for name, method in methods.items():
+        if not hasattr(method, "fit") or not hasattr(method, "get_params"):
+            raise ValueError(
+                f"method {name!r} is {method!r}: expected a scikit-learn estimator, with fit and get_params"
+            )
+        if not hasattr(method, "distances") and not hasattr(method, "predict_proba"):
+            raise ValueError(f"method {name!r} ({type(method).__name__}) has neither `distances` nor `predict_proba`")
+    if cv is None:
+        cv = shuffled(labels, groups=groups, random_state=0)
+    splits = _as_checked_splits(cv, labels, groups, D)
+    protocol = Protocol.of(voting, D, points=points)
     cohort = Cohort(D, labels, np.unique(labels), groups)
-    notes = _too_few_voters(cohort, splits, protocol)
-    for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=2)
-    small = _small_samples(D, protocol)
-    if small is not None:
-        warnings.warn(small, stacklevel=2)
-        notes.append(str(small))
+    notes = []
+    for warning in _warnings(cohort, splits, protocol):
+        warnings.warn(warning, stacklevel=2)
+        notes.append(str(warning))
 
-    cache = ResultCache(resume, cohort, protocol, methods)
+    cache = None if resume is None else ResultCache(resume, cohort, protocol, methods)
     tasks = [Task(name, at, methods[name], *split) for at, split in enumerate(splits) for name in methods]
-    done = {(task.name, task.split): result for task in tasks if (result := cache.get(task)) is not None}
+    cached = {} if cache is None else {(task.name, task.split): cache.get(task) for task in tasks}
+    done = {key: result for key, result in cached.items() if result is not None}
     with progress_bar(len(tasks), "comparing", "fit", show=bool(verbose)) as bar:
 
         def run(chosen: list[Task]) -> None:
@@ -455,7 +297,8 @@ def compare(
             for number, result in run_tasks(partial(attempt, cohort, protocol), missing, n_jobs):
                 task = missing[number]
                 done[task.name, task.split] = result
-                cache.put(task, result)
+                if cache is not None:
+                    cache.put(task, result)
                 bar.set_postfix(last=f"{task.name}, split {task.split}", refresh=False)
                 bar.update()
 
@@ -476,50 +319,34 @@ def compare(
     )
 
 
-def _splitter(cv: Any, labels: np.ndarray, groups: list[Hashable] | None) -> Any:
-    """Return the input of `as_splits` for a number of folds, None or other splits."""
-    if cv is None:
-        return shuffled(labels, groups=groups, random_state=0)
+def _as_checked_splits(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, D: Distributions) -> list[Split]:
+    """Return validated splits from a number of folds, a list or a splitter."""
     if isinstance(cv, int | np.integer):
-        return folds(labels, groups=groups, n_splits=int(cv), random_state=0)
-    return cv
+        check_classes(labels)
+        cv = folds(labels, groups=groups, n_splits=int(cv), random_state=0)
+    splits = as_splits(cv, labels, groups, D.name_index)
+    check_splits(splits, labels, groups)
+    return splits
 
 
-def _check_methods(methods: Mapping[str, Any]) -> None:
-    if not isinstance(methods, Mapping) or not methods:
-        raise ValueError(f"methods is {methods!r}: expected a dict of names to estimators, with at least one")
-    for name, method in methods.items():
-        if not hasattr(method, "fit") or not hasattr(method, "get_params"):
-            raise ValueError(
-                f"method {name!r} is {method!r}: expected a scikit-learn estimator, with fit and get_params"
-            )
-        if not hasattr(method, "distances") and not hasattr(method, "predict_proba"):
-            raise ValueError(f"method {name!r} ({type(method).__name__}) has neither `distances` nor `predict_proba`")
-
-
-def _too_few_voters(cohort: Cohort, splits: list[Split], protocol: Protocol) -> list[str]:
-    """Return a note for each level at which a training set has fewer items than the number of neighbours."""
-    notes = []
+def _warnings(cohort: Cohort, splits: list[Split], protocol: Protocol) -> Iterator[UserWarning]:
+    """Yield a warning of too few voters at each level, and of distributions with fewer points than are compared."""
     least = min(train.size for train, _ in splits)
     if least < protocol.n_neighbors:
-        notes.append(
+        yield UserWarning(
             f"n_neighbors is {protocol.n_neighbors}, but a training part has only {least} distributions: all of them "
             "vote"
         )
     least = min(int(cohort.D.sizes[train].sum()) for train, _ in splits)
     if protocol.points and least < protocol.n_point_neighbors:
-        notes.append(
+        yield UserWarning(
             f"n_point_neighbors is {protocol.n_point_neighbors}, but a training part has only {least} points: all of "
             "them vote"
         )
-    return notes
-
-
-def _small_samples(D: Distributions, protocol: Protocol) -> SmallSampleWarning | None:
-    """Return a warning that names the distributions with fewer points than distances are compared by."""
-    n, D = resolve_n_points(protocol.n_points, D), D.with_mass()
+    n, D = resolve_n_points(protocol.n_points, cohort.D), cohort.D.with_mass()
     small = [] if n is None else [D.names[d] for d in np.flatnonzero(np.floor(D.effective_sizes + 1e-6) < n)]
-    return SmallSampleWarning(small, n) if n is not None and small else None
+    if n is not None and small:
+        yield SmallSampleWarning(small, n)
 
 
 def out_of_fold_distances(
@@ -560,24 +387,7 @@ def out_of_fold_distances(
     labels, groups = label_array(y, D.name_index), group_list(groups, D.name_index)
     if not hasattr(method, "fit") or not hasattr(method, "distances"):
         raise ValueError(f"method is {method!r}: expected an estimator with fit and distances")
-    splits = _splits_of_all(cv, labels, groups, D.name_index)
-    cohort = Cohort(D, labels, np.empty(0), groups)
-    distances = np.empty((len(D), len(D)))
-    for train, test in splits:
-        fitted = fit(method, D[train], cohort, train)
-        rows = check_distances(fitted.distances(D[test], D), len(D))
-        distances[test] = rows / (rows[:, train].mean() or 1.0)
-    np.fill_diagonal(distances, 0.0)
-    return distances
-
-
-def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, name_index: NameIndex) -> list[Split]:
-    """Return splits that test each distribution once."""
-    if isinstance(cv, int | np.integer):
-        check_classes(labels)
-        cv = folds(labels, groups=groups, n_splits=int(cv), random_state=0)
-    splits = as_splits(cv, labels, groups, name_index)
-    check_splits(splits, labels, groups)
+    splits = _as_checked_splits(cv, labels, groups, D)
     rounds = rounds_of(splits, labels.size)
     if rounds is None or rounds.max() > 0:
         tested = np.bincount(np.concatenate([test for _, test in splits]), minlength=labels.size)
@@ -586,4 +396,11 @@ def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, n
             f"cv tests distribution {wrong} {tested[wrong]} times: each must be tested once; give a number of "
             "folds, or `evaluation.folds`, `leave_one_out` or `leave_one_group_out`"
         )
-    return splits
+    cohort = Cohort(D, labels, np.empty(0), groups)
+    distances = np.empty((len(D), len(D)))
+    for train, test in splits:
+        fitted = fit(method, cohort, train)
+        rows = check_distances(fitted.distances(D[test], D), len(D))
+        distances[test] = rows / (rows[:, train].mean() or 1.0)
+    np.fill_diagonal(distances, 0.0)
+    return distances

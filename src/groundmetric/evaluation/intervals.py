@@ -1,7 +1,8 @@
 """Confidence intervals of cross-validated scores and of differences between the scores of two methods.
 
 The intervals cover the expected score on new patients from the same population, of the method trained on cohorts of
-the size of the training parts. Two sources of error add up:
+the size of the training parts. They are computed from held-out predictions and the labels of the held-out patients
+only; the labels of the training parts enter through the predictions. Two sources of error add up:
 
 - The test patients are a sample. The recall of each class has Wilson's interval for the effective number of patients
   (Kish; a patient with several samples counts once). The intervals of the classes are combined by the square-and-add
@@ -13,15 +14,15 @@ the size of the training parts. Two sources of error add up:
 Differences between two methods on the same patients use the same parts, with the correlation between the results of
 the two methods across patients. The p-value is the level at which the interval begins to exclude 0.
 
-Scores of shuffled splits that are not counts of predictions (clusters, the ROC AUC of points) have the corrected
-resampled t interval instead.
+Scores of points that are not counts of predictions (the ROC AUC) have the corrected resampled t interval in shuffled
+splits instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +31,8 @@ from scipy.optimize import brentq
 from sklearn.utils import check_random_state
 
 from .._internal.types import RandomState
-from .scores import LEAST_PROBABILITY, auc_influence, score_counts
+from ..learning.splits import Split
+from .scores import LEAST_PROBABILITY, auc_influence, confusion_of, score_codes, score_confusion
 
 # Variance of a cross-validated score relative to that of as many independent predictions, where a fifth or more of the
 # patients are tested at a time, and where only one is: then all models share nearly all training patients. Chosen for
@@ -38,7 +40,6 @@ from .scores import LEAST_PROBABILITY, auc_influence, score_counts
 # regression, feature selection). Simulated ratios vary by design: medians by score 1.2 to 1.9, maxima 3.2 for 5 folds
 # and 3.7 where one patient is left out. The constants are a compromise, not upper bounds.
 INFLATION, INFLATION_LEAVE_ONE_OUT = 2.0, 3.3
-_FIFTH = 0.2
 # The same factor for R², chosen from 2, 3 and 4 by simulation: two ridge regressions with a fixed penalty, 5 folds, 20
 # or 40 patients. With 4, coverage was 0.97 to 0.99 for R² and 0.89 to 0.99 for differences. Regressions with a tuned
 # penalty covered less with 2 (0.74 to 0.90 for differences) and were not simulated with 4.
@@ -63,18 +64,15 @@ class Estimate:
     sd : float
         Standard deviation over splits.
     low, high : float
-        Lower and upper end of the confidence interval.
+        Ends of the confidence interval.
     how : str
         Method of the interval: "Wilson" (see `intervals`), "corrected t", "delta method", or "" without an interval.
 
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> comparison = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
-    >>> estimate = comparison.estimate("Euclidean")
-    >>> estimate.how, estimate.low <= estimate.value <= estimate.high
-    ('Wilson', True)
+    >>> gm.evaluation.Estimate(0.8, 0.1, 0.6, 0.9, "Wilson").low
+    0.6
     """
 
     value: float
@@ -93,20 +91,17 @@ class Difference:
     value : float
         Score of the first method less that of the second.
     low, high : float
-        Lower and upper end of the confidence interval.
+        Ends of the confidence interval.
     p : float
         Two-sided p-value of the hypothesis that both methods score the same.
     how : str
-        Method of the interval: "Wilson" (see `intervals`), "corrected t", "delta method", or "" without an interval.
+        Method of the interval, as in `Estimate`.
 
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
-    >>> methods = {"Euclidean": gm.baselines.Euclidean(), "means": gm.baselines.Summary()}
-    >>> difference = gm.evaluation.compare(methods, D, y, cv=3, points=False).difference("Euclidean", "means")
-    >>> difference.low <= difference.value <= difference.high
-    True
+    >>> gm.evaluation.Difference(0.1, -0.1, 0.3, 0.2, "Wilson").p
+    0.2
     """
 
     value: float
@@ -118,7 +113,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Cross-validated predictions of one method for a cohort, in one or more rounds."""
+    """Held-out predictions of one method for a cohort, in one or more rounds, and the labels to score them with."""
 
     codes: np.ndarray  # (n,) class of each distribution
     units: np.ndarray  # (n,) independent unit of each distribution (its patient), numbered from 0
@@ -126,10 +121,38 @@ class Predictions:
     probabilities: np.ndarray | None  # (n_rounds, n, n_classes); None at the level of points
     test_share: float = 0.2  # mean share of the units in the test set of a split
 
+    @classmethod
+    def of(
+        cls, codes: np.ndarray, units: np.ndarray, splits: list[Split], rounds: np.ndarray, tables: list[Any],
+        *, n_classes: int, points: bool = False,
+    ) -> Predictions:  # fmt: skip
+        """Collect a table of each split (probabilities, or numbers of `points` by class); empty tables are left out."""
+        counts = np.zeros((int(rounds.max()) + 1, codes.size, n_classes))
+        probabilities = np.zeros(counts.shape)
+        for (_, test), at, table in zip(splits, rounds, tables, strict=True):
+            if len(table) and points:
+                counts[at, test] = table
+            elif len(table):
+                probabilities[at, test] = table
+                counts[at, test, np.argmax(table, axis=1)] = 1.0
+        share = float(np.mean([np.unique(units[test]).size for _, test in splits])) / (units.max() + 1)
+        return cls(codes, units, counts, None if points else probabilities, share)
+
+    def pooled(self, score: str) -> float:
+        """Return the score of the pooled held-out predictions of a round, averaged over rounds."""
+        # The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for
+        # small test sets. It is biased downwards if leaving a distribution out removes a vote for its class.
+        if self.probabilities is None:
+            scores = [score_confusion(confusion_of(self.codes, c, np.ones(self.codes.size))) for c in self.counts]
+        else:
+            tables = zip(self.probabilities, self.counts, strict=True)
+            scores = [score_codes(self.codes, table, counts.any(axis=1)) for table, counts in tables]
+        return float(np.mean([values[score] for values in scores]))
+
     @property
     def inflation(self) -> float:
-        """Factor of all variances for the randomness of the training set."""
-        weight = min(self.test_share / _FIFTH, 1.0)
+        """Factor of all variances for the randomness of the training set, interpolated by the share tested."""
+        weight = min(self.test_share / 0.2, 1.0)
         return weight * INFLATION + (1.0 - weight) * INFLATION_LEAVE_ONE_OUT
 
     @property
@@ -148,30 +171,34 @@ class Predictions:
         units, codes = self.units[self.tested], self.codes[self.tested]
         return max(int(np.unique(units).size - np.unique(codes).size), 1)
 
+    @property
+    def quantile(self) -> float:
+        """Quantile of the t distribution for a level of 95 %."""
+        return float(special.stdtrit(self.degrees_of_freedom, 0.975))
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Confusion matrix of all rounds (rows: true classes)."""
+        return confusion_of(self.codes, self.counts.sum(axis=0), np.ones(self.codes.size))
+
 
 class Component(NamedTuple):
-    """An independent part of a score.
+    """An independent part of a score."""
 
-    `reach(end, quantile)` is the distance from the score to the lower (0) or upper (1) end of its interval if only this
-    part varied, for a quantile of the t distribution. `influence` is the contribution of each unit to the score.
-    """
-
+    # Distance from the score to the lower (0) or upper (1) end of its interval if only this part varied, for a quantile
+    # of the t distribution.
     reach: Callable[[int, float], float]
-    influence: np.ndarray
+    influence: np.ndarray  # contribution of each unit to the score
 
 
-def interval(predictions: Predictions, score: str, value: float, *, confidence: float = 0.95) -> tuple[float, float]:
+def interval(predictions: Predictions, score: str, value: float) -> tuple[float, float]:
     """Return the ends of the confidence interval of a score whose estimate is `value`, which the interval contains."""
-    quantile = _quantile(predictions, confidence)
     parts = _components(predictions, score, value)
-    lower, upper = (float(np.sqrt(sum(part.reach(end, quantile) ** 2 for part in parts))) for end in (0, 1))
-    centre, (lowest, highest) = _centre(predictions, score, value), _bounds(score)
-    return min(max(centre - lower, lowest), value), max(min(centre + upper, highest), value)
-
-
-def _centre(predictions: Predictions, score: str, value: float) -> float:
-    """Return the estimate; of macro F1 that of the pooled predictions, because the F1 of few predictions is biased."""
-    return _score_of(_confusion(predictions), score) if score == "macro_f1" else value
+    lower, upper = (np.sqrt(sum(part.reach(end, predictions.quantile) ** 2 for part in parts)) for end in (0, 1))
+    # The mean of the macro F1 of rounds is biased, because each has few predictions: the pooled one is the centre.
+    centre = score_confusion(predictions.confusion)[score] if score == "macro_f1" else value
+    lowest, highest = _bounds(score)
+    return min(max(centre - float(lower), lowest), value), max(min(centre + float(upper), highest), value)
 
 
 def difference(a: Predictions, b: Predictions, score: str, values: tuple[float, float]) -> tuple[float, float, float]:
@@ -191,25 +218,20 @@ def difference(a: Predictions, b: Predictions, score: str, values: tuple[float, 
             squares += u * u - 2.0 * correlation * u * v + v * v
         return float(np.sqrt(max(squares, 0.0)))
 
-    quantile = _quantile(a, 0.95)
-    extent = _bounds(score)[1] - _bounds(score)[0]
-    low, high = max(value - reach(quantile, 0), -extent), min(value + reach(quantile, 1), extent)
-    p = _p_value(lambda quantile: reach(quantile, int(value < 0.0)), abs(value), a.degrees_of_freedom)
-    # No test of n patients has a smaller p-value than the sign test in which all of them agree.
-    return low, high, max(p, min(1.0, 2.0 ** (1.0 - _balanced_number(a))))
-
-
-def _p_value(reach: Callable[[float], float], size: float, degrees_of_freedom: int) -> float:
-    """Return the two-sided p-value that belongs to the quantile at which the interval reaches 0."""
-    if size <= reach(0.0):
-        return 1.0
-    largest = 1e3  # reaches the ends of the possible range for any score
-    crossing = largest if reach(largest) < size else brentq(lambda quantile: reach(quantile) - size, 0.0, largest)
-    return float(2.0 * special.stdtr(degrees_of_freedom, -crossing))
-
-
-def _quantile(predictions: Predictions, confidence: float) -> float:
-    return float(special.stdtrit(predictions.degrees_of_freedom, 0.5 + confidence / 2.0))
+    extent, towards = _bounds(score)[1] - _bounds(score)[0], int(value < 0.0)
+    low, high = max(value - reach(a.quantile, 0), -extent), min(value + reach(a.quantile, 1), extent)
+    # The p-value belongs to the quantile at which the interval reaches 0.
+    p, largest = 1.0, 1e3  # the largest quantile reaches the ends of the possible range for any score
+    if abs(value) > reach(0.0, towards):
+        crossing = largest
+        if reach(largest, towards) >= abs(value):
+            crossing = float(brentq(lambda quantile: reach(quantile, towards) - abs(value), 0.0, largest))
+        p = float(2.0 * special.stdtr(a.degrees_of_freedom, -crossing))
+    # No test of n patients has a smaller p-value than the sign test in which all of them agree; n is the effective
+    # number where classes have equal weights.
+    tested = a.tested.astype(np.float64)
+    weights = tested / np.maximum(np.bincount(a.codes, tested), 1.0)[a.codes]
+    return low, high, max(p, min(1.0, 2.0 ** (1.0 - _kish(np.bincount(a.units, weights)))))
 
 
 def _bounds(score: str) -> tuple[float, float]:
@@ -218,52 +240,31 @@ def _bounds(score: str) -> tuple[float, float]:
 
 
 def _components(predictions: Predictions, score: str, value: float) -> list[Component]:
+    """Return the parts of a score: the area, the log-probability, or the recall of each class."""
+    # As the recall of a class changes, its errors keep their shares among the other classes.
     if score == "roc_auc":
         return [_area(predictions, value)]
     if score == "log_probability":
         return [_log_probability(predictions)]
-    return _recalls(predictions, score)
-
-
-def _recalls(predictions: Predictions, score: str) -> list[Component]:
-    """Return one component per class: the change of the score as the recall of the class changes.
-
-    The errors of a class keep their shares among the other classes.
-    """
-    codes, counts, confusion = predictions.codes, predictions.counts.sum(axis=0), _confusion(predictions)
-    base = _score_of(confusion, score)
-    components = []
+    codes, counts, confusion = predictions.codes, predictions.counts.sum(axis=0), predictions.confusion
+    base, components = score_confusion(confusion)[score], []
     for c in np.flatnonzero(confusion.sum(axis=1) > 0):
-        members = np.where((codes == c)[:, None], counts, 0.0)
+        members, others = np.where((codes == c)[:, None], counts, 0.0), np.arange(len(confusion)) != c
         recall = _mean(members[:, c], members.sum(axis=1), predictions)
+        errors = np.where(others, confusion[c], 0.0)
+        errors = errors if errors.any() else others.astype(np.float64)
 
-        def reach(end: int, quantile: float, c: int = int(c), recall: Mean = recall) -> float:
-            return abs(_score_of(_with_recall(confusion, c, recall.ends(quantile)[end]), score) - base)
+        def reach(
+            end: int, quantile: float, c: int = int(c), recall: Mean = recall, errors: np.ndarray = errors
+        ) -> float:
+            changed, share = confusion.copy(), recall.ends(quantile)[end]
+            changed[c] = (1.0 - share) * errors / (errors.sum() or 1.0)
+            changed[c, c] = share
+            changed[c] *= confusion[c].sum()
+            return abs(score_confusion(changed)[score] - base)
 
         components.append(Component(reach, recall.influence))
     return components
-
-
-def _with_recall(confusion: np.ndarray, c: int, recall: float) -> np.ndarray:
-    """Return the confusion matrix with another recall of class c."""
-    errors = np.where(np.arange(len(confusion)) == c, 0.0, confusion[c])
-    errors = errors if errors.any() else (np.arange(len(confusion)) != c).astype(np.float64)
-    changed = confusion.astype(np.float64)
-    changed[c] = (1.0 - recall) * errors / errors.sum() if len(errors) > 1 else 0.0
-    changed[c, c] = recall
-    changed[c] *= confusion[c].sum()
-    return changed
-
-
-def _confusion(predictions: Predictions) -> np.ndarray:
-    """Return the confusion matrix of the predictions of all rounds (rows: true classes)."""
-    counts, codes = predictions.counts.sum(axis=0), predictions.codes
-    return np.array([counts[codes == c].sum(axis=0) for c in range(counts.shape[1])])
-
-
-def _score_of(confusion: np.ndarray, score: str) -> float:
-    """Return a score of a confusion matrix (rows: true classes)."""
-    return float(score_counts(np.arange(len(confusion)), confusion, np.ones(len(confusion)))[score])
 
 
 def _log_probability(predictions: Predictions) -> Component:
@@ -274,20 +275,14 @@ def _log_probability(predictions: Predictions) -> Component:
     lowest, tested = float(np.log(LEAST_PROBABILITY)), predictions.counts.sum(axis=2)
     parts = tested * (1.0 - np.log(true) / lowest)  # from 0 to 1, as Wilson's interval requires
     mean = _mean(parts.sum(axis=0), tested.sum(axis=0), predictions)
-
-    def reach(end: int, quantile: float) -> float:
-        return -lowest * abs(mean.ends(quantile)[end] - mean.value)
-
-    return Component(reach, mean.influence)
+    return Component(lambda end, quantile: -lowest * abs(mean.ends(quantile)[end] - mean.value), mean.influence)
 
 
 def _area(predictions: Predictions, area: float) -> Component:
-    """Return the area under the ROC curve as one component, with the variance of Hanley & McNeil (1982).
-
-    The interval contains the areas that the estimate does not contradict, each with its own variance (Newcombe 2006).
-    The mean over C classes, each against the rest, has the variance of C / 2 independent areas: with two classes, both
-    areas are equal. Simulated intervals of three classes are still too wide rather than too narrow.
-    """
+    """Return the area under the ROC curve as one component, with the variance of Hanley & McNeil (1982)."""
+    # The interval contains the areas that the estimate does not contradict, each with its own variance (Newcombe 2006).
+    # The mean over C classes, each against the rest, has the variance of C / 2 independent areas: with two classes,
+    # both areas are equal. Simulated intervals of three classes are still too wide rather than too narrow.
     assert predictions.probabilities is not None
     tested = predictions.counts.sum(axis=(0, 2))
     sizes = []
@@ -296,20 +291,19 @@ def _area(predictions: Predictions, area: float) -> Component:
         m, n = (_kish(np.bincount(predictions.units, tested * chosen)) for chosen in (member, ~member))
         sizes += [(m, n)] if m > 0 and n > 0 else []
 
-    def variance(area: float) -> float:
+    def excess(limit: float, quantile: float) -> float:
         m, n = np.array(sizes).T
-        terms = 1.0 + (m - 1.0) * (1.0 - area) / (2.0 - area) + (n - 1.0) * area / (1.0 + area)
-        variances = area * (1.0 - area) / (m * n) * terms
-        return predictions.inflation * float(np.mean(variances)) / max(0.5 * len(sizes), 1.0)
+        terms = 1.0 + (m - 1.0) * (1.0 - limit) / (2.0 - limit) + (n - 1.0) * limit / (1.0 + limit)
+        variances = limit * (1.0 - limit) / (m * n) * terms
+        variance = predictions.inflation * float(np.mean(variances)) / max(0.5 * len(sizes), 1.0)
+        return (limit - area) ** 2 - quantile**2 * variance
 
     def reach(end: int, quantile: float) -> float:
         limit = float(end)
-
-        def excess(limit_area: float) -> float:
-            return (limit_area - area) ** 2 - quantile**2 * variance(limit_area)
-
         start = area + 1e-12 * float(np.sign(limit - area))
-        return 0.0 if area == limit or excess(start) >= 0.0 else abs(area - float(brentq(excess, start, limit)))
+        if area == limit or excess(start, quantile) >= 0.0:
+            return 0.0
+        return abs(area - float(brentq(excess, start, limit, args=(quantile,))))
 
     influence = np.zeros(predictions.codes.size)
     for probabilities, counts in zip(predictions.probabilities, predictions.counts, strict=True):
@@ -319,11 +313,9 @@ def _area(predictions: Predictions, area: float) -> Component:
 
 
 def _mean(parts: np.ndarray, totals: np.ndarray, predictions: Predictions) -> Mean:
-    """Return the mean of patients' results from 0 to 1 with its effective number of patients.
-
-    The effective number is Kish's, increased where patients differ less than patients whose results are all 0 or 1
-    (a patient's result is the mean over several samples, points or rounds), and divided by the inflation.
-    """
+    """Return the mean of patients' results from 0 to 1 with its effective number of patients."""
+    # The effective number is Kish's, increased where patients differ less than patients whose results are all 0 or 1 (a
+    # patient's result is the mean over several samples, points or rounds), and divided by the inflation.
     part, total = np.bincount(predictions.units, parts), np.bincount(predictions.units, totals)
     mean = float(part.sum() / total.sum())
     influence = (part - mean * total) / total.sum()
@@ -334,23 +326,17 @@ def _mean(parts: np.ndarray, totals: np.ndarray, predictions: Predictions) -> Me
 
 
 class Mean(NamedTuple):
-    """A mean of patients' results from 0 to 1.
-
-    `n` is the number of patients with results 0 or 1 that would have the same variance, `kish` the effective number of
-    patients before the inflation, `influence` the contribution of each unit.
-    """
+    """A mean of patients' results from 0 to 1."""
 
     value: float
-    n: float
-    kish: float
-    influence: np.ndarray
+    n: float  # number of patients with results 0 or 1 that would have the same variance
+    kish: float  # effective number of patients before the inflation
+    influence: np.ndarray  # contribution of each unit
 
     def ends(self, quantile: float) -> tuple[float, float]:
-        """Return the ends of Wilson's interval, modified near 0 and 1 (Brown, Cai & DasGupta 2001).
-
-        Wilson's interval excludes a share just below 1 as soon as one patient is wrong. Where at most two are wrong,
-        the upper end is at least that of the Poisson distribution of their number; likewise for the lower end.
-        """
+        """Return the ends of Wilson's interval, modified near 0 and 1 (Brown, Cai & DasGupta 2001)."""
+        # Wilson's interval excludes a share just below 1 as soon as one patient is wrong. Where at most two are wrong,
+        # the upper end is at least that of the Poisson distribution of their number; likewise for the lower end.
         low, high = wilson_ends(self.value, self.n, quantile)
         level = float(special.ndtr(-quantile))
         for_right, for_wrong = self.kish * self.value, self.kish * (1.0 - self.value)
@@ -362,11 +348,7 @@ class Mean(NamedTuple):
 
 
 def wilson_ends(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Return the ends of Wilson's interval of a share of `n` units.
-
-    >>> [round(end, 3) for end in wilson_ends(0.5, 20, 1.96)]
-    [0.299, 0.701]
-    """
+    """Return the ends of Wilson's interval of a share of `n` units (SciPy's takes whole numbers only)."""
     z2 = quantile * quantile
     centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n)
     reach = np.sqrt(z2 * (share * (1.0 - share) / n + z2 / (4.0 * n * n))) / (1.0 + z2 / n)
@@ -380,30 +362,18 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sum(a * b) / spread * n / (n + _PRIOR_PAIRS)) if spread > 0.0 else 0.0
 
 
-def _balanced_number(predictions: Predictions) -> float:
-    """Return the effective number of units where classes have equal weights."""
-    tested, codes = predictions.tested.astype(np.float64), predictions.codes
-    weights = tested / np.maximum(np.bincount(codes, tested), 1.0)[codes]
-    return _kish(np.bincount(predictions.units, weights))
-
-
 def _kish(weights: np.ndarray) -> float:
     """Return Kish's effective number of units, (Σ w)² / Σ w²."""
     return float(weights.sum() ** 2 / np.sum(weights**2)) if weights.any() else 0.0
 
 
-def corrected_t(scores: ArrayLike, test_share: float, *, confidence: float = 0.95) -> Estimate:
-    """Return the mean over shuffled splits with the corrected resampled t interval (Nadeau & Bengio 2003).
-
-    Shuffled splits share most of their training data, so the usual standard error is too small: the variance of the
-    mean of J scores is taken as (1/J + `test_share`) times the variance over splits, with J - 1 degrees of freedom and
-    `test_share` = n_test / n_train. Scores that are NaN are ignored.
-
-    >>> corrected_t([0.8, 0.9, 1.0], 0.25).value
-    0.9
-    """
-    scores = np.asarray(scores, dtype=np.float64)
-    mean, sd, error, reach = _corrected_moments(scores[np.isfinite(scores)], test_share, confidence)
+def corrected_t(scores: ArrayLike, test_share: float) -> Estimate:
+    """Return the mean over shuffled splits with the corrected resampled t interval (Nadeau & Bengio 2003)."""
+    # Shuffled splits share most of their training data, so the usual standard error is too small: the variance of the
+    # mean of J scores is taken as (1/J + `test_share`) times the variance over splits, with J - 1 degrees of freedom
+    # and `test_share` = n_test / n_train. Scores that are NaN are ignored.
+    values = np.asarray(scores, dtype=np.float64)
+    mean, sd, error, reach = _corrected_moments(values, test_share)
     return Estimate(mean, sd, mean - reach * error, mean + reach * error, "corrected t")
 
 
@@ -411,40 +381,29 @@ def paired_t(a: ArrayLike, b: ArrayLike, test_share: float) -> Difference:
     """Return the mean difference of scores on the same shuffled splits, with the corrected resampled t test.
 
     If the difference is the same in every split, the p-value is 0 (or 1, if the difference is 0).
-
-    >>> round(paired_t([0.8, 0.9, 1.0], [0.5, 0.7, 0.6], 0.25).value, 3)
-    0.3
     """
     differences = np.asarray(np.subtract(a, b), dtype=np.float64)
-    differences = differences[np.isfinite(differences)]
-    mean, _, error, reach = _corrected_moments(differences, test_share, 0.95)
-    if not np.isfinite(error):
-        p = np.nan
-    elif error == 0.0:
-        p = float(mean == 0.0)
-    else:
-        p = float(2.0 * stats.t.sf(abs(mean) / error, differences.size - 1))
+    mean, _, error, reach = _corrected_moments(differences, test_share)
+    p = float(mean == 0.0) if error == 0.0 else np.nan
+    if error > 0.0:
+        p = float(2.0 * stats.t.sf(abs(mean) / error, np.isfinite(differences).sum() - 1))
     return Difference(mean, mean - reach * error, mean + reach * error, p, "corrected t")
 
 
-def _corrected_moments(scores: np.ndarray, test_share: float, confidence: float) -> tuple[float, float, float, float]:
+def _corrected_moments(scores: np.ndarray, test_share: float) -> tuple[float, float, float, float]:
     """Return mean, standard deviation, corrected standard error, and the quantile of the t distribution."""
+    scores = scores[np.isfinite(scores)]
     if scores.size < 2:
         return float(scores[0]) if scores.size else np.nan, np.nan, np.nan, np.nan
     sd = float(scores.std(ddof=1)) if np.ptp(scores) > 0 else 0.0  # equal scores: exactly 0, without rounding errors
     error = sd * np.sqrt(1.0 / scores.size + test_share)
-    return float(scores.mean()), sd, float(error), float(stats.t.ppf(0.5 + confidence / 2.0, scores.size - 1))
+    return float(scores.mean()), sd, float(error), float(stats.t.ppf(0.975, scores.size - 1))
 
 
 def r2_estimate(values: np.ndarray, predictions: np.ndarray, units: np.ndarray) -> Estimate:
     """Return the R² of cross-validated predictions of numbers with its confidence interval.
 
-    The variance is that of the contributions of units (patients, numbered from 0) in the delta method, multiplied by
-    `R2_INFLATION`.
-
-    >>> y = np.arange(8.0)
-    >>> r2_estimate(y, y[::-1], np.arange(8)).value
-    -3.0
+    The variance is that of the contributions of units (patients) in the delta method, multiplied by `R2_INFLATION`.
     """
     value, influence = _r2(values, predictions)
     error, quantile = _unit_error(influence, units)
@@ -452,18 +411,12 @@ def r2_estimate(values: np.ndarray, predictions: np.ndarray, units: np.ndarray) 
 
 
 def r2_difference(values: np.ndarray, a: np.ndarray, b: np.ndarray, units: np.ndarray) -> Difference:
-    """Return the difference of the R² of two methods' cross-validated predictions of the same numbers.
-
-    >>> y = np.arange(8.0)
-    >>> r2_difference(y, y + 0.1, y[::-1], np.arange(8)).value > 3.9
-    True
-    """
+    """Return the difference of the R² of two methods' cross-validated predictions of the same numbers."""
     (first, x), (second, y) = _r2(values, a), _r2(values, b)
     error, quantile = _unit_error(x - y, units)
     value, n_units = first - second, int(units.max()) + 1
     p = 2.0 * float(stats.t.sf(abs(value) / error, n_units - 1)) if error > 0.0 else float(value == 0.0)
-    # As in `difference`: not below the p-value of the sign test.
-    p = max(p, min(1.0, 2.0 ** (1.0 - n_units)))
+    p = max(p, min(1.0, 2.0 ** (1.0 - n_units)))  # not below the p-value of the sign test, as in `difference`
     return Difference(value, value - quantile * error, value + quantile * error, p, "delta method")
 
 
@@ -483,15 +436,10 @@ def _unit_error(influence: np.ndarray, units: np.ndarray) -> tuple[float, float]
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Return p-values adjusted for their number (Holm 1979); NaN stays NaN and does not count.
-
-    >>> holm([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.06, 0.06]
-    """
+    """Return p-values adjusted for their number (Holm 1979); NaN stays NaN and does not count."""
     p = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(p.size, np.nan)
-    finite = np.flatnonzero(np.isfinite(p))
-    order = finite[np.argsort(p[finite], kind="stable")]
+    order = np.argsort(p, kind="stable")[: np.isfinite(p).sum()]  # NaN is sorted last
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(order.size, 0, -1)))
     return adjusted
 
@@ -500,10 +448,7 @@ def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_s
     """Return bootstrap weights of distributions, of shape (n_draws, n_distributions).
 
     Whole units (patients, numbered from 0) are drawn with replacement: within classes if every unit has one class, else
-    from all. The result of a single unit is empty.
-
-    >>> resample(np.arange(4), np.array([0, 0, 1, 1]), n_draws=3).sum(axis=1).tolist()
-    [4.0, 4.0, 4.0]
+    from all. The result of a single unit is empty. (SciPy's bootstrap has neither units nor classes.)
     """
     random = check_random_state(random_state)
     pairs = np.unique(np.stack([units, codes]), axis=1)

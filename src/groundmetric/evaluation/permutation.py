@@ -1,35 +1,32 @@
 """Tests of association with the label: of the distributions, by permutation, and of their numbers of points.
 
 The held-out score of an ensemble has little power for many weak differences. It is combined with statistics of the
-association between labels and distributions, which need no fit: hundreds of permutations take a second.
-PERMANOVA of means has power for many weak differences, the mean over all standardised features for many weak
-differences of the same sign (a programme), and a likelihood ratio of sparse differences for a few strong ones. The
-first and the last exist for standard deviations, too.
+association between labels and distributions, which need no fit: PERMANOVA of means for many weak differences, the mean
+over all standardised features for many weak differences of the same sign (a programme), and a likelihood ratio of
+sparse differences for a few strong ones. The first and the last exist for standard deviations, too.
 
-Any number of statistics may be combined: each is turned into a rank among all arrangements of the labels, ranks are
-combined, and the combination is ranked again among the same arrangements. Since the observed labels are one of the
-arrangements, the p-value is valid for any dependence between the statistics.
+Each statistic is turned into a rank among all arrangements of the labels, ranks are combined, and the combination is
+ranked again among the same arrangements. Since the observed labels are one of the arrangements, the p-value is valid
+for any dependence between the statistics.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.parallel import progress_bar, run_in_threads, run_tasks
+from .._internal.parallel import progress_bar, run_tasks
+from .._internal.tables import plain
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import (
     NameIndex,
@@ -41,6 +38,7 @@ from .._internal.validation import (
     keyed_uniform,
     label_array,
     missing_values,
+    number_groups,
     real_array,
     unit_codes,
 )
@@ -49,16 +47,18 @@ from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.members import EuclideanView, replace_diagonal
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort, prepare_fit
 from ..estimators.predictor import EnsemblePredictor
-from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations
-from .compare import FixedSplits, Procedure, SharedProcedure, recorded_warnings, splitting_by
+from ..learning.splits import Split, as_splits, check_splits, folds, restricted_permutations, rounds_of
+from .compare import Cohort, fit, nearest_training, predict, recorded_warnings
+from .intervals import Predictions
 from .results import Protocol, Voting
+from .scores import score_codes
 
-# Permutations of the statistics of association, which need no fit, at least.
-_MIN_ASSOCIATION_PERMUTATIONS = 999
+STATISTICS = ("combined", "score", "association")
+SCORE, SEPARATION = "held-out score", "map separation"
+# Permutations of the statistics of association, which need no fit, at least; and of numbers of points.
+_MIN_ASSOCIATION_PERMUTATIONS, _N_PERMUTATIONS = 999, 999
 # Weights of the statistics of association and of the held-out score in a combined p-value.
 MERGE_WEIGHTS = (0.8, 0.2)
-# Threads up to which a test that can run in them does: more wait for each other, and processes take seconds to start.
-_MOST_THREADS = 2
 # Share of features that differ, and variance of their standardised differences, in the likelihood ratio.
 _SHARE, _VARIANCE = 0.1, 5.0
 # Degrees of freedom that the median variance is worth in moderated variances.
@@ -86,22 +86,21 @@ class PermutationTest:
     statistic : float
         Score with the observed labels; with ``statistic="association"``, the combination of statistics.
     null : array of shape (n_permutations,)
-        Scores with permuted labels; NaN, which is treated as a hit, if the method failed or the score is undefined.
+        Scores with permuted labels; NaN, which counts as a hit, if the method failed.
     p : float
-        Smallest level at which the null hypothesis is rejected, from all `combined` statistics. Of a single statistic,
-        (1 + hits) / (1 + permutations); a hit is a null value as high as the statistic or higher.
+        P-value of all `combined` statistics. Of a single statistic, (1 + hits) / (1 + permutations); a hit is a null
+        value as high as the statistic or higher.
     score : str
         Name of the score.
     exchanged : str
         Units among which labels were permuted, in words, e.g. "groups within strata".
     arrangements : int
-        Number of different arrangements of the labels. The smallest p-value of N permutations is 1 / (N + 1); where
-        arrangements are fewer, the smallest to expect is about one over their number.
+        Number of different arrangements of the labels. No test has a p-value far below one over this number.
     seconds : float
         Mean time of one arrangement, fits and predictions on all splits.
     p_values : dict of str to float
-        P-value of each statistic alone. For an ensemble these include "map separation", the p-value of the separation
-        of the labels in a 2-D map of `distances_`, from refits under permuted labels.
+        P-value of each statistic alone. "map separation" is that of the labels in a 2-D map of the ensemble's
+        `distances_`, from refits under permuted labels.
     combined : tuple of str
         Statistics that `p` combines.
 
@@ -109,8 +108,7 @@ class PermutationTest:
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=3, offsets=(1.5, 7.5, 13.5), random_state=0)
-    >>> method = gm.baselines.Euclidean()
-    >>> test = gm.evaluation.permutation_test(method, D, y, cv=3, n_permutations=9, random_state=0)
+    >>> test = gm.evaluation.permutation_test(gm.baselines.Euclidean(), D, y, cv=3, n_permutations=9, random_state=0)
     >>> test.null.shape, test.exchanged, test.arrangements
     ((9,), 'distributions', 1680)
     """
@@ -137,16 +135,14 @@ class PermutationTest:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The test as plain data that JSON can hold.
+        """Return the test as plain data for JSON.
 
         Returns
         -------
         dict
             All parameters by name, and `failed`; NaN scores become None.
         """
-        null = [None if np.isnan(value) else float(value) for value in self.null]
-        fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed", "p_values")
-        return {**{name: getattr(self, name) for name in fields}, "combined": list(self.combined), "null": null}
+        return {**plain(asdict(self)), "failed": self.failed}
 
 
 def permutation_test(
@@ -166,7 +162,7 @@ def permutation_test(
 ) -> PermutationTest:
     """Test whether labels are associated with the distributions, by the held-out score of a method.
 
-    Splitting, fitting and predicting are repeated with permuted labels. Observed labels go through exactly the same
+    Splitting, fitting and predicting are repeated with permuted labels, and observed labels go through exactly the same
     procedure. Under the null hypothesis, each rank of their score among all scores therefore has equal probability, and
     p-values are uniform (conservative if scores tie).
 
@@ -175,28 +171,26 @@ def permutation_test(
     labels of distributions within their group and, where groups differ in their labels, also all labels of one group
     with those of another of the same size.
 
-    An ensemble is fitted again for every permutation, with the settings that it has; permutations share the geometry,
-    which does not depend on labels. By default its held-out score is combined with statistics of the association
-    between labels and distributions (PERMANOVA of means, of standard deviations and of Euclidean transport, and sparse
-    differences of single features), which have more power for many weak differences. They need no fit and have at least
-    999 permutations; the p-values of both are merged by the Cauchy combination (Liu & Xie 2020), and the result is not
-    below ``1 / (n_permutations + 1)``. See `statistic`.
+    An ensemble is fitted again for every permutation; permutations share the geometry, which does not depend on labels.
+    By default its held-out score is combined with statistics of the association between labels and distributions
+    (PERMANOVA of means, of standard deviations and of Euclidean transport, and sparse differences of single features),
+    which have more power for many weak differences, need no fit and have at least 999 permutations. The p-values of
+    both are merged by the Cauchy combination (Liu & Xie 2020), not below ``1 / (n_permutations + 1)``.
 
     Parameters
     ----------
     method : estimator
-        As in `compare`; or a `GroundMetricEnsemble`, or a `TransportClassifier`, `TransportRegressor` or
-        `TransportSurvival` on one, which has held-out predictions of its own and needs no splits.
+        As in `compare`; or a `GroundMetricEnsemble`, `TransportClassifier`, `TransportRegressor` or
+        `TransportSurvival`, which has held-out predictions of its own and needs no splits.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
         Labels, of a `TransportRegressor` numbers; these, groups and strata go by name where they carry names.
     cv : int, callable, scikit-learn splitter, list of (train, test) or None, default=None
         Number of folds, a function of labels to a list of (train, test), or a splitter: made anew for every
-        arrangement; for a method with ``uses_labels = False``, a number of folds gives the same unstratified ones for
-        all. Or a list of (train, test), the same for all: it must not depend on `y` (that of `leave_one_out` does not),
-        else the stratification gives the data's own labels an advantage. None: 5 folds, or as many as the smallest
-        class allows, and at least 2.
+        arrangement (a method with ``uses_labels = False`` has the same unstratified folds for all). A list is the same
+        for all, and must not depend on `y`: its stratification would favour the observed labels. None: 5 folds, or as
+        many as the smallest class allows, and at least 2.
     groups : array-like of shape (n_distributions,) or None, default=None
         Outer group of each distribution: never on both sides of a split.
     strata : array-like of shape (n_distributions,) or None, default=None
@@ -204,14 +198,13 @@ def permutation_test(
     n_permutations : int, default=199
         Number of exchanges of the labels.
     statistic : {"combined", "score", "association"}, default="combined"
-        For an ensemble: the held-out score (the mean log-probability of the true class; for numbers and survival times,
-        the log-likelihood) combined with statistics of association, the score alone, or the statistics of association
-        alone, which need no fit and take milliseconds. For other methods, the statistic is the balanced accuracy.
+        For an ensemble: the held-out score (mean log-probability of the true class; for numbers and survival times, the
+        log-likelihood) combined with statistics of association, or one of the two. "association" takes milliseconds.
+        For other methods, the statistic is the balanced accuracy.
     voting : Voting or None, default=None
         Votes of the nearest training distributions, for methods without `predict_proba`; None: ``Voting()``.
     n_jobs : int or None, default=None
-        Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual): in
-        processes, but two of an ensemble in threads, which need not be started.
+        Arrangements at the same time, in worker processes or on the cluster that joblib is configured for.
     random_state : int, RandomState or None, default=None
         Seed of the exchanges and of the folds.
     verbose : int, default=0
@@ -231,145 +224,83 @@ def permutation_test(
     0.05
     """
     check_number("n_permutations", n_permutations, low=1, whole=True)
-    test = prepare_test(
+    test = PreparedTest(
         method, D, y, cv=cv, groups=groups, strata=strata, statistic=statistic, voting=voting, random_state=random_state
     )  # fmt: skip
     return test.run(n_permutations, n_jobs=n_jobs, verbose=verbose)
 
 
-def prepare_test(
-    method: Any,
-    D: Any,
-    y: Any,
-    *,
-    cv: Any = None,
-    groups: Any = None,
-    strata: Any = None,
-    statistic: str = "combined",
-    voting: Voting | None = None,
-    random_state: Any = None,
-) -> PreparedTest:
-    """Return the test before any permutation: validated input, shared geometry, splits and neighbours."""
-    D = as_distributions(D)
-    groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
-    random = check_random_state(random_state)
-    procedure: Any
-    names: tuple[str, ...]
-    if statistic not in STATISTICS:
-        raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
-    if (ensemble := _ensemble_of(method, random)) is not None:
-        if cv is not None:
-            raise ParameterError("cv", cv, ", but an ensemble has held-out predictions without it")
-        score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
-        procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
-        codes, names = procedure.labels, (SCORE, SEPARATION)
-        exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
-    else:
-        labels = check_labels(y, D.name_index)
-        score = "balanced_accuracy"
-        protocol = Protocol.of(voting, points=False)
-        protocol.check(D)
-        classes, codes = np.unique(labels, return_inverse=True)
-        exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
-        shareable = not getattr(method, "uses_labels", True)
-        splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.name_index)
-        if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
-            check_splits(splitting(codes), labels, groups)
-        procedure, names = Procedure(method, D, classes, groups, splitting, protocol, score), (score,)
-        if shareable and isinstance(splitting, FixedSplits):
-            procedure = SharedProcedure.of(procedure)
-        statistic = "score"
-    _warn_of_few(exchange)
-    return PreparedTest(procedure, codes, exchange, score, names, statistic, random, threads=ensemble is not None)
-
-
-STATISTICS = ("combined", "score", "association")
-SCORE, SEPARATION = "held-out score", "map separation"
-
-
-class EnsembleProcedure:
-    """Statistics of an ensemble with permuted labels, on a shared geometry.
-
-    A call fits the ensemble to permuted `labels` (codes of classes or of survival times, or numbers) and returns its
-    held-out score and the separation of its map.
-    """
-
-    def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
-        self.cohort, geometries, self.settings = prepare_fit(ensemble, D, y, groups, strata)
-        self.geometry = geometries[""]
-        target: Any = self.cohort.target
-        back = self.cohort.inverse
-        self.first: np.ndarray | None = None
-        if isinstance(target, Survival):
-            assert target.times is not None
-            pairs = np.column_stack([target.times.time, target.times.event])
-            _, self.first, codes = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-            self.labels = codes.reshape(-1)[back]
-        else:
-            self.labels = (target.codes if isinstance(target, Classes) else target.values)[back]
-
-    def target(self, labels: np.ndarray) -> Any:
-        """Return the target of permuted labels."""
-        ordered = labels[self.cohort.order]
-        return self.cohort.target.relabelled(ordered if self.first is None else self.first[ordered])
-
-    def __call__(self, labels: np.ndarray) -> np.ndarray:
-        target = self.target(labels)
-        fitted = fit_cohort({"": self.geometry}, self.cohort, self.settings, target)
-        return np.array([fitted.score, separation(fitted.distances, target)])
-
-    @cached_property
-    def association(self) -> Association:
-        """Statistics that need no fit."""
-        ordered = self.labels[self.cohort.order]
-        return Association(self.geometry, ordered, self.cohort.groups, self.cohort.strata)
-
-
-@dataclass
 class PreparedTest:
     """A permutation test that can be run again with more permutations; earlier results are kept."""
 
-    procedure: Callable[[np.ndarray], np.ndarray]
-    codes: np.ndarray
-    exchange: RestrictedPermutations
-    score: str
-    names: tuple[str, ...]  # of the statistics of the procedure, the score first
-    statistic: str  # one of `STATISTICS`
-    random: np.random.RandomState
-    threads: bool  # whether the procedure releases the GIL most of the time
-    drawn: list[np.ndarray] = field(default_factory=list)
-    answers: dict[bytes, tuple[np.ndarray, float]] = field(default_factory=dict)  # values and seconds, by arrangement
-
-    def __post_init__(self) -> None:
-        self._seed = self.random.randint(2**31)
+    def __init__(
+        self, method: Any, D: Any, y: Any, *, cv: Any = None, groups: Any = None, strata: Any = None,
+        statistic: str = "combined", voting: Voting | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        D = as_distributions(D)
+        groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
+        if statistic not in STATISTICS:
+            raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
+        self.random = check_random_state(random_state)
+        self.procedure: Any
+        self.names: tuple[str, ...]  # of the statistics of the procedure, the score first
+        ensemble = _ensemble_of(method, self.random)
+        if ensemble is not None:
+            if cv is not None:
+                raise ParameterError("cv", cv, ", but an ensemble has held-out predictions without it")
+            self.score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
+            self.procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
+            self.labels, self.names, self.statistic = self.procedure.labels, (SCORE, SEPARATION), statistic
+        else:
+            self.score, self.names, self.statistic = "balanced_accuracy", ("balanced_accuracy",), "score"
+            labels, protocol = check_labels(y, D.name_index), Protocol.of(voting, D, points=False)
+            classes, self.labels = np.unique(labels, return_inverse=True)
+            shareable = not getattr(method, "uses_labels", True)
+            splits = _splits_of_labels(cv, labels, groups, self.random.randint(2**31), shareable, D.name_index)
+            if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without a class, too
+                check_splits(splits(labels) if callable(splits) else splits, labels, groups)
+            self.procedure = Procedure(method, Cohort(D, labels, classes, groups), splits, shareable, protocol)
+        self.exchange = restricted_permutations(self.labels, groups, strata, names=D.name_index.names)
+        if self.exchange.arrangements < 20:
+            warnings.warn(
+                f"there are only {self.exchange.arrangements} arrangements of labels among {self.exchange.among}: for "
+                f"any number of permutations, the smallest p-value to expect is about "
+                f"{1 / self.exchange.arrangements:.2g}; give more distributions or groups, or coarser strata",
+                UserWarning,
+                stacklevel=3,
+            )
+        self.seed = self.random.randint(2**31)  # of the statistics of association
+        self.drawn: list[np.ndarray] = []
+        self.answers: dict[bytes, tuple[np.ndarray, float]] = {}  # statistics and seconds, by arrangement
 
     def run(self, n_permutations: int, *, n_jobs: int | None = None, verbose: int = 0) -> PermutationTest:
         """Rank the statistics of the observed labels among those of permuted labels."""
-        associated = self._association(n_permutations) if self.statistic != "score" else None
-        if self.statistic == "association":
-            assert associated is not None
-            scores = combined_scores(associated, list(WEIGHTS.values()))
-            return self._result(
-                scores[0], scores[1:], float(rank_p_values(scores)[0]), _p_values(associated), "association",
-                tuple(WEIGHTS),
-            )  # fmt: skip
-        table = self._refits(n_permutations, n_jobs, verbose)
-        p_values = dict(zip(self.names, [combined_p_value(column[:, None]) for column in table.T], strict=True))
-        p, combined = p_values[self.names[0]], self.names[:1]
-        if associated is not None:
-            p_values |= _p_values(associated)
-            merged = merged_p_value([combined_p_value(associated, list(WEIGHTS.values())), p], MERGE_WEIGHTS)
-            p, combined = max(merged, 1.0 / (n_permutations + 1)), (*combined, *WEIGHTS)
-        return self._result(table[0, 0], table[1:, 0], p, p_values, self.score, combined)
-
-    def _result(
-        self, statistic: float, null: np.ndarray, p: float, p_values: dict[str, float], score: str,
-        combined: tuple[str, ...],
-    ) -> PermutationTest:  # fmt: skip
+        p_values: dict[str, float] = {}
+        combined: tuple[str, ...] = ()
+        score = self.score
+        if self.statistic != "association":
+            table = self._refits(n_permutations, n_jobs, verbose)
+            p_values = {
+                name: combined_p_value(column[:, None]) for name, column in zip(self.names, table.T, strict=True)
+            }
+            values, p, combined = table[:, 0], p_values[self.names[0]], self.names[:1]
+        if self.statistic != "score":
+            drawn = self.exchange.sample(
+                max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), np.random.RandomState(self.seed)
+            )
+            table = np.array([self.procedure.association.statistics(self.procedure.target(row)) for row in drawn])
+            p_values |= {name: combined_p_value(column[:, None]) for name, column in zip(WEIGHTS, table.T, strict=True)}
+            combined = (*combined, *WEIGHTS)
+            scores = combined_scores(table, list(WEIGHTS.values()))
+            p_association = float(rank_p_values(scores)[0])
+            if self.statistic == "association":
+                values, p, score = scores, p_association, "association"
+            else:
+                p = max(merged_p_value([p_association, p], MERGE_WEIGHTS), 1.0 / (n_permutations + 1))
         seconds = [seconds for _, seconds in self.answers.values()]
         return PermutationTest(
-            statistic=float(statistic),
-            null=null,
+            statistic=float(values[0]),
+            null=values[1:],
             p=p,
             score=score,
             exchanged=self.exchange.among,
@@ -379,48 +310,26 @@ class PreparedTest:
             combined=combined,
         )
 
-    def _association(self, n_permutations: int) -> np.ndarray:
-        """Return the statistics of association of the observed and of permuted labels, a row each."""
-        procedure = self.procedure
-        assert isinstance(procedure, EnsembleProcedure)
-        random = np.random.RandomState(self._seed)
-        drawn = self.exchange.sample(max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), random)
-        return np.array([procedure.association.statistics(procedure.target(labels)) for labels in drawn])
-
     def _refits(self, n_permutations: int, n_jobs: int | None, verbose: int) -> np.ndarray:
         """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
-        key = self.codes.tobytes()
+        key = self.labels.tobytes()
         if key not in self.answers:  # first and in this process: an error is raised at once
-            with recorded_warnings():
-                self.answers[key] = _timed(self.procedure, self.codes)
+            self.answers[key] = _answer(self.procedure, True, self.labels)
         observed = self.answers[key][0]
         if np.isnan(observed).any():
             raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
         while len(self.drawn) < n_permutations:
             self.drawn.append(self.exchange.draw(self.random))
         drawn = self.drawn[:n_permutations]
-        self._answer(drawn, n_jobs, verbose)
-        failed = np.full(observed.size, np.nan)  # treated as hits
-        null = [self.answers[labels.tobytes()][0] for labels in drawn]
-        return np.vstack([observed, *(failed if np.ndim(row) == 0 else row for row in null)])
-
-    def _answer(self, drawn: list[np.ndarray], n_jobs: int | None, verbose: int) -> None:
-        """Compute the statistics of new arrangements; a repeated arrangement is computed once."""
+        # A repeated arrangement is computed once.
         missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
-        in_threads = self.threads and 1 < joblib.effective_n_jobs(n_jobs) <= _MOST_THREADS
-        attempted = partial(_attempted, self.procedure, os.getpid() if in_threads else None)
-        keys, run = list(missing), run_in_threads if in_threads else run_tasks
-        with (
-            recorded_warnings() if in_threads else contextlib.nullcontext(),
-            progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar,
-        ):
-            for number, answer in run(attempted, list(missing.values()), n_jobs):
+        keys = list(missing)
+        with progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar:
+            for number, answer in run_tasks(partial(_answer, self.procedure, False), list(missing.values()), n_jobs):
                 self.answers[keys[number]] = answer
                 bar.update()
-
-
-def _p_values(table: np.ndarray) -> dict[str, float]:
-    return {name: float(rank_p_values(column)[0]) for name, column in zip(WEIGHTS, table.T, strict=True)}
+        null = [np.broadcast_to(self.answers[labels.tobytes()][0], observed.shape) for labels in drawn]
+        return np.vstack([observed, *null])
 
 
 def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnsemble | None:
@@ -436,51 +345,125 @@ def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnse
     return ensemble.set_params(random_state=random.randint(2**31) if seed is None else seed)
 
 
-def _warn_of_few(exchange: RestrictedPermutations) -> None:
-    if exchange.arrangements < 20:
-        warnings.warn(
-            f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: for any number of "
-            f"permutations, the smallest p-value to expect is about {1 / exchange.arrangements:.2g}; give more "
-            "distributions or groups, or coarser strata",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def _timed(procedure: Callable[[np.ndarray], np.ndarray], codes: np.ndarray) -> tuple[np.ndarray, float]:
+def _answer(procedure: Callable[[np.ndarray], Any], raising: bool, labels: np.ndarray) -> tuple[Any, float]:
+    """Return statistics and seconds; NaN, which counts as a hit, if the method fails, unless errors are raised."""
     start = time.perf_counter()
-    value = np.atleast_1d(procedure(codes))
+    with recorded_warnings():
+        try:
+            value = np.atleast_1d(procedure(labels))
+        except Exception as error:
+            if raising or isinstance(error, MemoryError):
+                raise
+            return np.nan, np.nan
     return value, time.perf_counter() - start
 
 
-def _attempted(
-    procedure: Callable[[np.ndarray], np.ndarray], recorder: int | None, codes: np.ndarray
-) -> tuple[Any, float]:
-    """Return NaN where the method fails with these labels.
+class EnsembleProcedure:
+    """Statistics of an ensemble with permuted labels, on a shared geometry.
 
-    Warnings are recorded here, unless the process `recorder` does so around its threads, which cannot do it each.
+    A call fits the ensemble to permuted `labels` (codes of classes or of survival times, or numbers) and returns its
+    held-out score and the separation of its map; both use the permuted labels only.
     """
-    try:
-        with contextlib.nullcontext() if os.getpid() == recorder else recorded_warnings():
-            return _timed(procedure, codes)
-    except MemoryError:
-        raise
-    except Exception:
-        return np.nan, np.nan
+
+    def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
+        self.cohort, geometries, self.settings = prepare_fit(ensemble, D, y, groups, strata)
+        self.geometry = geometries[""]
+        target: Any = self.cohort.target
+        self.first: np.ndarray | None = None  # a patient with each survival time
+        if isinstance(target, Survival):
+            assert target.times is not None
+            pairs = np.column_stack([target.times.time, target.times.event])
+            _, self.first, codes = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+            labels = codes.reshape(-1)
+        else:
+            labels = target.codes if isinstance(target, Classes) else target.values
+        self.labels = labels[self.cohort.inverse]
+
+    def target(self, labels: np.ndarray) -> Any:
+        """Return the target of permuted labels."""
+        ordered = labels[self.cohort.order]
+        return self.cohort.target.relabelled(ordered if self.first is None else self.first[ordered])
+
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
+        target = self.target(labels)
+        fitted = fit_cohort({"": self.geometry}, self.cohort, self.settings, target)
+        return np.array([fitted.score, separation(fitted.distances, target)])
+
+    @cached_property
+    def association(self) -> Association:
+        """Statistics that need no fit."""
+        return Association(self.geometry, self.labels[self.cohort.order], self.cohort.groups, self.cohort.strata)
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """Function from codes of permuted labels to the held-out balanced accuracy: split, fit, predict.
+
+    Fits and splits use the permuted labels of the training sets, the score those of the test sets.
+    """
+
+    method: Any
+    cohort: Cohort
+    splits: list[Split] | Callable[[np.ndarray], list[Split]]  # a list does not depend on labels
+    shareable: bool  # whether the method ignores labels
+    protocol: Protocol
+
+    def __call__(self, codes: np.ndarray) -> float:
+        data, protocol = self.cohort, self.protocol
+        cohort = Cohort(data.D, data.classes[codes], data.classes, data.groups)
+        splits = self.splits(cohort.labels) if callable(self.splits) else self.splits
+        tables = []
+        for at, (train, test) in enumerate(splits):
+            if self.shareable and not callable(self.splits):
+                tables.append(protocol.votes(self.neighbors[at], codes[train], data.classes.size))
+            else:
+                tables.append(predict(fit(self.method, cohort, train), cohort, protocol, train, test))
+        rounds = rounds_of(splits, codes.size)
+        if rounds is not None:
+            units = np.arange(codes.size)
+            predictions = Predictions.of(codes, units, splits, rounds, tables, n_classes=data.classes.size)
+            return predictions.pooled("balanced_accuracy")
+        scores = [score_codes(codes[test], table) for (_, test), table in zip(splits, tables, strict=True)]
+        return float(np.nanmean([score["balanced_accuracy"] for score in scores]))
+
+    @cached_property
+    def neighbors(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Neighbours of the test distributions of each split, for a method that ignores labels: found once."""
+        assert not callable(self.splits)
+        cohort, protocol = self.cohort, self.protocol
+        return [nearest_training(fit(self.method, cohort, split[0]), cohort, protocol, *split) for split in self.splits]
+
+
+def _splits_of_labels(
+    cv: Any, labels: np.ndarray, groups: Any, seed: int, shareable: bool, name_index: NameIndex
+) -> list[Split] | Callable[[np.ndarray], list[Split]]:
+    """Return splits that are the same for all arrangements as a list, otherwise as a function of the labels."""
+    if cv is None or isinstance(cv, int | np.integer):
+        units = unit_codes(groups, labels.size)
+        least = min(np.unique(units[labels == label]).size for label in np.unique(labels))
+        n_splits = max(2, min(5, least)) if cv is None else int(cv)
+        if not shareable:
+            return partial(folds, groups=groups, n_splits=n_splits, random_state=seed)
+        from sklearn.model_selection import GroupKFold, KFold  # few need them, and they load slowly
+
+        kind = KFold if groups is None else GroupKFold
+        splitter = kind(n_splits, shuffle=True, random_state=seed)
+        return list(splitter.split(labels, groups=number_groups(groups, labels.size)))
+    if hasattr(cv, "split") or callable(cv):
+        return lambda labels: as_splits(cv, labels, groups, name_index)
+    return as_splits(cv, labels, groups, name_index)
 
 
 class Association:
-    """Statistics of labels on the label-free geometry of a cohort.
-
-    Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn
-    by name), because averages of more distributions vary less and would not be exchangeable with the others. Where
-    labels differ within groups (paired designs), differences between groups are removed; differences between strata
-    always are. The design (labels of groups or within groups) is read from the observed labels.
-    """
+    """Statistics of labels on the label-free geometry of a cohort, with patients as units."""
 
     def __init__(
         self, geometry: Geometry, labels: np.ndarray, groups: np.ndarray, strata: np.ndarray | None = None
     ) -> None:
+        # Distributions of a group with one label are averaged, the same number in each group (drawn by name), because
+        # averages of more distributions vary less and would not be exchangeable with the others. Where labels differ
+        # within groups (paired designs), differences between groups are removed; differences between strata always
+        # are. The observed labels only decide which of the two designs it is.
         n = labels.size
         _, first = np.unique(groups, return_index=True)
         whole_groups = bool(np.all(labels == labels[first][groups]))
@@ -503,39 +486,34 @@ class Association:
         self._degrees = round(float(np.trace(self._centre)))
         means = (geometry.description.drawn.means() - geometry.scaling.centre)[used]
         deviations = geometry.description.deviations[used]
-        self._means, self._deviations = (self._centre @ average @ _standardised(x) for x in (means, deviations))
+        scaled = []
+        for x in (means, deviations):
+            deviation = x.std(axis=0)
+            varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
+            scaled.append(self._centre @ average @ ((x - x.mean(axis=0)) / np.where(varies, deviation, np.inf)))
+        self._columns = [(x, np.square(x).sum(axis=0)) for x in scaled]
+        self._programme = scaled[0].mean(axis=1)
         # The diagonal is that of the distributions in use: a nearby distribution of the same group would enlarge it.
         transport = replace_diagonal(np.exp(-EuclideanView.fit(geometry).distances[np.ix_(used, used)]))
         kernels = [means @ means.T, transport]
         self._kernels = [self._centre @ average @ kernel @ average.T @ self._centre for kernel in kernels]
-        self._kernels.append(self._deviations @ self._deviations.T)
+        self._kernels.append(scaled[1] @ scaled[1].T)
 
     def statistics(self, target: Any) -> np.ndarray:
         """Return the statistics in the order of `WEIGHTS`; large values are extreme."""
         basis = _label_basis(self._centre, target, self._first)
         between = [float(np.trace(basis.T @ kernel @ basis)) for kernel in self._kernels]
-        sparse = [_sparse_likelihood_ratio(x, basis, self._degrees) for x in (self._means, self._deviations)]
-        shift = float(np.square(basis.T @ self._means.mean(axis=1)).sum())
-        return np.array([*between, *sparse, shift])
-
-
-def _standardised(x: np.ndarray) -> np.ndarray:
-    deviation = x.std(axis=0)
-    varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
-    return (x - x.mean(axis=0)) / np.where(varies, deviation, np.inf)
-
-
-def _sparse_likelihood_ratio(x: np.ndarray, basis: np.ndarray, degrees: int) -> float:
-    """Return the log-likelihood ratio of a share of columns with differences against none.
-
-    Columns are treated as independent, with normal differences; the permutation distribution accounts for the rest.
-    """
-    n_between, n_error = basis.shape[1], max(degrees - basis.shape[1], 1)
-    explained = np.square(basis.T @ x).sum(axis=0)
-    residual = np.maximum(np.square(x).sum(axis=0) - explained, 0.0) / n_error
-    squares = explained / np.maximum(moderated_variances(residual, n_error), 1e-12)
-    gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
-    return float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum())
+        ratios = []
+        for x, total in self._columns:
+            # Log-likelihood ratio of a share of columns with differences against none. Columns are treated as
+            # independent, with normal differences; the permutation distribution accounts for the rest.
+            n_between, n_error = basis.shape[1], max(self._degrees - basis.shape[1], 1)
+            explained = np.square(basis.T @ x).sum(axis=0)
+            residual = np.maximum(total - explained, 0.0) / n_error
+            squares = explained / np.maximum(moderated_variances(residual, n_error), 1e-12)
+            gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
+            ratios.append(float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum()))
+        return np.array([*between, *ratios, float(np.square(basis.T @ self._programme).sum())])
 
 
 def moderated_variances(variances: np.ndarray, degrees: float) -> np.ndarray:
@@ -572,11 +550,7 @@ def separation(distances: np.ndarray, target: Any) -> float:
 
 
 def rank_p_values(values: np.ndarray) -> np.ndarray:
-    """Return for each arrangement the share of arrangements with a value at least as large; NaN is the largest value.
-
-    >>> rank_p_values(np.array([3.0, 1.0, 2.0, 2.0])).tolist()
-    [0.25, 1.0, 0.75, 0.75]
-    """
+    """Return for each arrangement the share of arrangements with a value at least as large; NaN is the largest."""
     values = np.where(np.isnan(values), np.inf, values)
     ordered = np.sort(values)
     with np.errstate(invalid="ignore"):
@@ -585,16 +559,12 @@ def rank_p_values(values: np.ndarray) -> np.ndarray:
 
 
 def combined_p_value(table: np.ndarray, weights: Sequence[float] | None = None) -> float:
-    """Return the p-value of the first row of (n_arrangements, n_statistics) by all statistics together.
-
-    P-values of the statistics are combined by the weighted Cauchy combination (Liu & Xie 2020), and the combination is
-    ranked among all arrangements.
-    """
+    """Return the p-value of the first row of (n_arrangements, n_statistics) by all statistics together."""
     return float(rank_p_values(combined_scores(table, weights))[0])
 
 
 def combined_scores(table: np.ndarray, weights: Sequence[float] | None = None) -> np.ndarray:
-    """Return the weighted Cauchy combination of the statistics of each row; a single statistic unchanged."""
+    """Return the Cauchy combination of the ranks of each row (Liu & Xie 2020); a single statistic unchanged."""
     if table.shape[1] == 1:
         return table[:, 0]
     p = np.array([rank_p_values(column) for column in table.T])
@@ -603,17 +573,10 @@ def combined_scores(table: np.ndarray, weights: Sequence[float] | None = None) -
 
 
 def merged_p_value(p: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the Cauchy combination of p-values from different numbers of permutations (Liu & Xie 2020).
-
-    >>> round(merged_p_value([0.01, 0.5], [0.5, 0.5]), 3)
-    0.02
-    """
+    """Return the Cauchy combination of p-values from different numbers of permutations (Liu & Xie 2020)."""
     values = np.asarray(p, dtype=np.float64)
     score = float(np.average(np.tan((0.5 - np.minimum(values, 0.99)) * np.pi), weights=weights))
     return float(min(max(0.5 - np.arctan(score) / np.pi, 0.0), 1.0))
-
-
-_N_PERMUTATIONS = 999
 
 
 @dataclass(frozen=True)
@@ -623,15 +586,11 @@ class SizeAssociation:
     Parameters
     ----------
     p : float
-        p-value of no association; NaN where fewer than two labels have two units, or all sizes are equal.
-    test : str
-        "Kruskal-Wallis", "Spearman", or either "within groups" where labels vary within groups.
+        P-value of no association; NaN for fewer than four units, or if all sizes are equal.
     medians : dict
         Median number of points by class; empty for numbers.
     correlation : float
         Spearman's correlation with labels that are numbers; NaN for classes.
-    n_units : int
-        Number of independent units: groups or, without groups, distributions.
 
     Examples
     --------
@@ -642,10 +601,8 @@ class SizeAssociation:
     """
 
     p: float
-    test: str
     medians: dict[Any, float]
     correlation: float
-    n_units: int
 
     def sentence(self, label: str = "the label", item: str = "distribution", point: str = "point") -> str:
         """Return the result as a sentence.
@@ -679,18 +636,17 @@ def size_association(
 ) -> SizeAssociation:
     """Test whether the number of points of distributions is associated with their labels.
 
-    Distances between distributions grow as these have fewer points: where numbers of points differ between classes, a
-    method that uses all points tells the classes apart by their numbers. The Kruskal-Wallis test compares classes,
-    Spearman's correlation numbers. With `groups`, the units are groups, each with the mean logarithm of its sizes;
-    where labels vary within groups, labels are permuted within them.
+    Distances grow as distributions have fewer points: where numbers of points differ between classes, a method that
+    uses all points tells the classes apart by their numbers. The Kruskal-Wallis test compares classes, Spearman's
+    correlation numbers. With `groups`, the units are groups, each with the mean logarithm of its sizes; where labels
+    vary within groups, labels are permuted within them.
 
     Parameters
     ----------
     D : Distributions or array-like of shape (n_distributions,)
         Distributions, or their numbers of points.
     y : array-like of shape (n_distributions,)
-        Labels; distributions without one (None, NaN) are ignored. `y` and `groups` are matched by name where they carry
-        names.
+        Labels; distributions without one (None, NaN) are ignored. `y` and `groups` are matched by name.
     groups : array-like of shape (n_distributions,) or None, default=None
         Independent unit of each distribution (its patient); None: every distribution is one.
     target : {"classes", "ordered"}, default="classes"
@@ -724,25 +680,20 @@ def size_association(
         medians = {value: float(np.median(counts[codes == c])) for c, value in enumerate(values.tolist())}
     else:
         codes, medians = np.asarray(real_array(labels, "y"), dtype=np.float64), {}
-    n_units = int(np.unique(units).size)
-    name = "Kruskal-Wallis" if target == "classes" else "Spearman"
-    if all(np.ptp(codes[units == unit]) == 0 for unit in range(n_units)):
-        p = _p_of_units(_unit_means(sizes, units), _unit_means(codes, units), target)
+    p = np.nan
+    if all(np.ptp(codes[units == unit]) == 0 for unit in range(int(units.max()) + 1)):
+        means, labels_of_units = _unit_means(sizes, units), _unit_means(codes, units)
+        if np.ptp(means) > 0 and np.ptp(labels_of_units) > 0 and means.size >= 4:
+            if target == "ordered":
+                p = stats.spearmanr(means, labels_of_units).pvalue
+            else:
+                p = stats.kruskal(*(means[labels_of_units == c] for c in np.unique(labels_of_units))).pvalue
     else:
-        p, name = _p_within(sizes, codes, units, target), f"{name} within groups"
+        p = _p_within(sizes, codes, units, target)
     correlation = np.nan
     if target == "ordered" and np.ptp(sizes) > 0 and np.ptp(codes) > 0:
         correlation = float(stats.spearmanr(sizes, codes).statistic)
-    return SizeAssociation(p, name, medians, correlation, n_units)
-
-
-def _p_of_units(sizes: np.ndarray, codes: np.ndarray, target: str) -> float:
-    """Return the p-value for independent units."""
-    if np.ptp(sizes) == 0 or np.ptp(codes) == 0 or sizes.size < 4:
-        return np.nan
-    if target == "ordered":
-        return float(stats.spearmanr(sizes, codes).pvalue)
-    return float(stats.kruskal(*(sizes[codes == c] for c in np.unique(codes))).pvalue)
+    return SizeAssociation(float(p), medians, correlation)
 
 
 def _p_within(sizes: np.ndarray, codes: np.ndarray, units: np.ndarray, target: str) -> float:

@@ -49,32 +49,27 @@ class LearningCurve:
 
     Parameters
     ----------
-    n_patients : int
-        Patients of the pilot.
-    n_classes : int
-        Number of classes.
-    sizes : array of shape (n_sizes,)
-        Numbers of patients of subsamples of the pilot, the pilot itself last.
-    accuracies : array of shape (n_sizes,)
-        Held-out balanced accuracy of these, averaged over subsamples.
+    n_patients, n_classes : int
+        Patients and classes of the pilot.
+    sizes, accuracies : array of shape (n_sizes,)
+        Numbers of patients of subsamples, the pilot itself last, and their mean held-out balanced accuracy.
     interval : tuple of two floats
         Confidence interval of the balanced accuracy of the pilot.
     growth : float
         Estimated exponent with which the separation of the classes grows with the number of patients.
     p : float
-        P-value of the pilot: that of the statistics of association of `permutation_test`, combined with that of the
-        held-out log-probability (a corrected t-test over patients) with the weights of `permutation_test`.
+        P-value of the pilot: that of the statistics of association, by permuted labels, combined with that of the
+        held-out log-probability (a corrected t-test over patients), with the weights of `permutation_test`.
     level : float
         Significance level of the planned test.
 
     Examples
     --------
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(4, random_state=0), D, y, n_subsamples=1)
-    >>> value, low, high = curve.power(60)
-    >>> bool(low < 0.9 < value <= high)
-    True
+    >>> import numpy as np
+    >>> from groundmetric.evaluation import LearningCurve
+    >>> curve = LearningCurve(20, 2, np.array([20.0]), np.array([0.7]), (0.5, 0.85), 0.25, 0.02, 0.05)
+    >>> [round(n) for n in curve.patients_for(0.8)[:2]]
+    [26, 12]
     """
 
     n_patients: int
@@ -99,10 +94,14 @@ class LearningCurve:
         value, low, high : float
             Estimate, and ends of the confidence band.
         """
-        ratio = self._ratio(n)
-        value, low, high = (self._separation(end) for end in (self.accuracies[-1], *self.interval))
+        chance, ratio = 1.0 / self.n_classes, self._ratio(n)
+
+        def accuracy_of(separation: float) -> float:
+            return float(chance + (norm.cdf(separation) - 0.5) * 2.0 * (1.0 - chance))
+
+        value, low, high = (separation_of(end, self.n_classes) for end in (self.accuracies[-1], *self.interval))
         ends = (value * ratio**self.growth, low, max(high, 0.0) * ratio**_MAX_ACCURACY_GROWTH)
-        value, low, high = (self._accuracy(end) for end in ends)
+        value, low, high = (accuracy_of(end) for end in ends)
         return value, min(low, value), max(high, value)
 
     def power(self, n: int) -> tuple[float, float, float]:
@@ -209,15 +208,12 @@ class LearningCurve:
         # The smallest p-value of the permutations does not limit the effect from above.
         return z, z - reach, np.inf if self.p <= 1.5 / (_N_PERMUTATIONS + 1) else z + reach
 
-    def _separation(self, accuracy: float) -> float:
-        """Return Φ⁻¹ of an accuracy on a scale on which chance is 1/2."""
-        chance = 1.0 / self.n_classes
-        binary = 0.5 + 0.5 * (accuracy - chance) / (1.0 - chance)
-        return float(norm.ppf(np.clip(binary, 1e-3, 1.0 - 1e-3)))
 
-    def _accuracy(self, separation: float) -> float:
-        chance = 1.0 / self.n_classes
-        return float(chance + (norm.cdf(separation) - 0.5) * 2.0 * (1.0 - chance))
+def separation_of(accuracy: float, n_classes: int) -> float:
+    """Return Φ⁻¹ of an accuracy on a scale on which chance is 1/2."""
+    chance = 1.0 / n_classes
+    binary = 0.5 + 0.5 * (accuracy - chance) / (1.0 - chance)
+    return float(norm.ppf(np.clip(binary, 1e-3, 1.0 - 1e-3)))
 
 
 def learning_curve(
@@ -236,8 +232,7 @@ def learning_curve(
 
     The ensemble is fitted to the pilot and to random halves and three quarters of its patients. The 95 % confidence
     band rests on the pilot and on bounds of the growth only (see `groundmetric.evaluation.planning`); subsamples give
-    the estimate inside the band. Planned cohorts have the composition of the pilot: the same number of samples per
-    patient and the same class frequencies.
+    the estimate inside the band. Planned cohorts are composed as the pilot: samples per patient and class frequencies.
 
     Parameters
     ----------
@@ -247,10 +242,8 @@ def learning_curve(
         The pilot cohort.
     y : array-like of shape (n_distributions,)
         Classes; these, groups and strata are matched by name where they carry names.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Patient of each distribution. None: each distribution is a patient.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Stratum (batch) of each distribution.
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Patient and stratum (batch) of each distribution. Without groups, each distribution is a patient.
     level : float, default=0.05
         Significance level of the planned test.
     n_subsamples : int, default=3
@@ -268,10 +261,10 @@ def learning_curve(
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(4, random_state=0), D, y, n_subsamples=1)
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, offsets=(1.5, 7.5, 13.5, 19.5), random_state=0)
+    >>> curve = gm.evaluation.learning_curve(gm.GroundMetricEnsemble(2, random_state=0), D, y, n_subsamples=1)
     >>> curve.n_patients, curve.sizes.tolist()
-    (30, [15.0, 24.0, 30.0])
+    (12, [6.0, 9.0, 12.0])
     """
     check_number("n_subsamples", n_subsamples, low=1, whole=True)
     if ensemble.target != "classes":
@@ -281,50 +274,48 @@ def learning_curve(
     classes, codes = np.unique(labels, return_inverse=True)
     groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     units = unit_codes(groups, len(D))
-    n_units = int(units.max()) + 1
     random = np.random.RandomState(resolve_seed(random_state) % 2**32)
     subsets = [np.arange(len(D))]
-    for share in _SHARES:
-        for _ in range(n_subsamples):
-            rows = np.flatnonzero(np.isin(units, _stratified_subset(units, codes, share, random)))
-            # A subset in which a class has fewer than two patients cannot be held out.
-            if all(np.unique(units[rows][codes[rows] == c]).size >= 2 for c in range(classes.size)):
-                subsets.append(rows)
-    sizes, accuracies = [], []
+    for share in np.repeat(_SHARES, n_subsamples):
+        rows = np.flatnonzero(np.isin(units, _stratified_subset(units, codes, share, random)))
+        # A subset in which a class has fewer than two patients cannot be held out.
+        if all(np.unique(units[rows][codes[rows] == c]).size >= 2 for c in range(classes.size)):
+            subsets.append(rows)
+    sizes, accuracies, pilot = [], [], None
     with progress_bar(len(subsets), "learning curve", "fit", show=bool(verbose)) as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # subsets of a cohort repeat its warnings
         for rows in subsets:
-            parts = (None if part is None else [part[d] for d in rows] for part in (groups, strata))
-            fitted = clone(ensemble).fit(D[rows], labels[rows], **dict(zip(("groups", "strata"), parts, strict=True)))
-            hits = fitted.held_out_.argmax(axis=1) == codes[rows]
-            recalls = [
-                _patient_mean(hits[codes[rows] == c], units[rows][codes[rows] == c]) for c in range(classes.size)
-            ]
+            parts = {
+                name: None if part is None else [part[d] for d in rows]
+                for name, part in (("groups", groups), ("strata", strata))
+            }
+            fitted = clone(ensemble).fit(D[rows], labels[rows], **parts)
+            pilot = fitted if pilot is None else pilot
+            hits = fitted.held_out_.argmax(axis=1) == codes[rows]  # of labels that the prediction did not use
+            members = [codes[rows] == c for c in range(classes.size)]
+            recalls = [_unit_means(hits[member], units[rows][member]).mean() for member in members]
             accuracies.append(float(np.mean(recalls)))
-            if len(accuracies) == 1:
-                log_gains = np.log(np.clip(fitted.held_out_[np.arange(rows.size), codes], 1e-3, 1.0) * classes.size)
-                gains = np.array([log_gains[units == unit].mean() for unit in np.unique(units)])
-                n_folds = np.unique(fitted.folds_).size
-                counts = np.eye(classes.size)[fitted.held_out_.argmax(axis=1)]
-                predictions = Predictions(codes, units, counts[None], None, 1.0 / n_folds)
             sizes.append(np.unique(units[rows]).size)
             bar.update()
     levels = np.unique(sizes)
     means = np.array([np.mean([a for a, s in zip(accuracies, sizes, strict=True) if s == level]) for level in levels])
     means[-1] = accuracies[0]
+    assert pilot is not None
+    n_folds = np.unique(pilot.folds_).size
+    log_gains = np.log(np.clip(pilot.held_out_[np.arange(len(D)), codes], 1e-3, 1.0) * classes.size)
+    counts = np.eye(classes.size)[pilot.held_out_.argmax(axis=1)]
+    ends = interval(Predictions(codes, units, counts[None], None, 1.0 / n_folds), "balanced_accuracy", accuracies[0])
     test = permutation_test(
         ensemble, D, labels, groups=groups, strata=strata, statistic="association", n_permutations=_N_PERMUTATIONS,
         random_state=random.randint(2**31),
     )  # fmt: skip
-    p = merged_p_value([test.p, _p_of_gains(gains, n_folds)], MERGE_WEIGHTS)
-    ends = interval(predictions, "balanced_accuracy", accuracies[0])
-    curve = LearningCurve(n_units, classes.size, levels.astype(float), means, ends, 0.0, p, level)
-    separations = [curve._separation(mean) for mean in means]
+    p = merged_p_value([test.p, _p_of_gains(_unit_means(log_gains, units), n_folds)], MERGE_WEIGHTS)
+    separations = [separation_of(mean, classes.size) for mean in means]
     growth = 0.5 * _MAX_ACCURACY_GROWTH
     if levels.size > 1 and min(separations) > 0:
         slope = float(np.polyfit(np.log(levels), np.log(separations), 1)[0])
         growth = 0.5 * (growth + float(np.clip(slope, 0.0, _MAX_ACCURACY_GROWTH)))
-    return LearningCurve(n_units, classes.size, levels.astype(float), means, ends, growth, p, level)
+    return LearningCurve(int(units.max()) + 1, classes.size, levels.astype(float), means, ends, growth, p, level)
 
 
 def _stratified_subset(units: np.ndarray, codes: np.ndarray, share: float, random: np.random.RandomState) -> np.ndarray:
@@ -337,15 +328,12 @@ def _stratified_subset(units: np.ndarray, codes: np.ndarray, share: float, rando
 
 
 def _p_of_gains(gains: np.ndarray, n_folds: int) -> float:
-    """Return the one-sided p-value of the mean held-out gain over chance of the patients.
-
-    The variance is corrected for the overlap of training sets (Nadeau & Bengio 2003), so that the p-value stands in for
-    that of refits with permuted labels, which take minutes.
-    """
+    """Return the one-sided p-value of the mean held-out gain over chance of the patients."""
+    # The variance is corrected for the overlap of training sets (Nadeau & Bengio 2003), so that the p-value stands in
+    # for that of refits with permuted labels, which take minutes.
     error = float(np.sqrt(gains.var(ddof=1) * (1.0 / gains.size + 1.0 / (n_folds - 1)))) or 1e-12
     return max(float(student_t.sf(gains.mean() / error, n_folds - 1)), 1.0 / (_N_PERMUTATIONS + 1))
 
 
-def _patient_mean(values: np.ndarray, units: np.ndarray) -> float:
-    """Return the mean over patients of the mean over their distributions."""
-    return float(np.mean([values[units == unit].mean() for unit in np.unique(units)]))
+def _unit_means(values: np.ndarray, units: np.ndarray) -> np.ndarray:
+    return np.array([values[units == unit].mean() for unit in np.unique(units)])

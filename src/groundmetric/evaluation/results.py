@@ -15,18 +15,14 @@ from .._internal import tables
 from .._internal.tables import plain, score_name
 from .._internal.validation import check_class_weight, check_number, unit_codes
 from ..distributions import Distributions, resolve_n_points, with_equal_points
-from ..estimators.neighbors import check_weights
+from ..estimators.neighbors import check_weights, class_shares
 from ..learning.splits import Split, rounds_of
 from . import intervals
 from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t
-from .scores import CLUSTERING, SCORES, encode, score_codes, score_counts
+from .scores import SCORES, encode
 
 OK, OUT_OF_MEMORY, ERROR = "ok", "OOM", "error"
-LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
-_TITLES = {
-    "distributions": "Distributions", "points": "Points",
-    "clusters": "Clusters of distributions", "point clusters": "Clusters of points",
-}  # fmt: skip
+LEVELS = ("distributions", "points")
 
 
 @dataclass(frozen=True)
@@ -42,14 +38,13 @@ class Voting:
     class_weight : {None, "balanced"}, default=None
         "balanced" divides votes by the frequency of their class in the training set.
     n_points : "equal", int or None, default="equal"
-        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
-        distributions are computed. Distances grow as distributions have fewer points, and with all points, classes that
-        differ only in their numbers of points would be separated. "equal": `Distributions.common_size` of the cohort;
-        None: all points, with this bias.
+        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances are
+        computed; "equal": `Distributions.common_size` of the cohort. None: all points, but distances grow as
+        distributions have fewer points, and classes that differ only in their numbers of points would be separated.
     n_point_neighbors : int, default=100
         Number of points that vote for a point, at most.
     max_points : int or None, default=None
-        Number of points of a training or test set, drawn at random, that are scored; None: all (for clusters 4000).
+        Number of points of a training or test set, drawn at random, that are scored; None: all.
 
     Examples
     --------
@@ -68,31 +63,35 @@ class Voting:
 
 @dataclass(frozen=True)
 class Protocol(Voting):
-    """How methods are scored: their votes, and whether points are scored and test sets are clustered."""
+    """How methods are scored: their votes, and whether points are scored."""
 
     points: bool = True
-    clustering: bool = False
 
     @classmethod
-    def of(cls, voting: Voting | None, **options: Any) -> Protocol:
-        return cls(**asdict(voting or Voting()), **options)
-
-    def check(self, D: Distributions) -> None:
-        check_weights(self.weights)
-        check_class_weight(self.class_weight)
-        check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
-        check_number("n_point_neighbors", self.n_point_neighbors, low=1, whole=True)
-        resolve_n_points(self.n_points, D)
-        if self.max_points is not None:
-            check_number("max_points", self.max_points, low=2, whole=True)
+    def of(cls, voting: Voting | None, D: Distributions, **options: Any) -> Protocol:
+        """Return a validated protocol for a cohort."""
+        protocol = cls(**asdict(voting or Voting()), **options)
+        check_weights(protocol.weights)
+        check_class_weight(protocol.class_weight)
+        check_number("n_neighbors", protocol.n_neighbors, low=1, whole=True)
+        check_number("n_point_neighbors", protocol.n_point_neighbors, low=1, whole=True)
+        resolve_n_points(protocol.n_points, D)
+        if protocol.max_points is not None:
+            check_number("max_points", protocol.max_points, low=2, whole=True)
+        return protocol
 
     def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
         """Return a part of a cohort with equal numbers of points, by which distances are computed."""
         return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
 
     def among(self, codes: np.ndarray) -> np.ndarray | None:
-        """Return the classes whose frequencies balance the votes; None without balancing."""
+        """Return the training classes whose frequencies balance the votes; None without balancing."""
         return None if self.class_weight is None else codes
+
+    def votes(self, neighbors: tuple[np.ndarray, np.ndarray], codes: np.ndarray, n_classes: int) -> np.ndarray:
+        """Return the votes of neighbours (their distances and indices) with the training labels `codes`."""
+        nearest, indices = neighbors
+        return class_shares(nearest, codes[indices], n_classes, self.weights, among=self.among(codes))
 
 
 @dataclass
@@ -103,54 +102,18 @@ class Result:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by level and name
     probabilities: list[list[float]] = field(default_factory=list)  # a row per test distribution, a column per class
     point_counts: list[list[int]] = field(default_factory=list)  # points of each distribution predicted as each class
-    seconds: dict[str, float] = field(default_factory=dict)  # of the steps "fit", "predict", "points", "clustering"
+    seconds: float = 0.0
     notes: list[str] = field(default_factory=list)  # warnings of the method
-
-    to_dict = asdict
 
     @property
     def outcome(self) -> str:
         """The status without its message: "ok", "OOM" or "error"."""
-        return self.status if self.status in (OK, OUT_OF_MEMORY) else ERROR
+        return self.status.partition(":")[0]
 
 
 def split_scores(results: list[Result], score: str, level: str) -> np.ndarray:
-    """Return the score of each split; NaN if it is not defined."""
+    """Return the score of each split; NaN if it is not defined (None in plain data)."""
     return np.array([result.scores.get(level, {}).get(score, np.nan) for result in results], dtype=np.float64)
-
-
-def pooled(
-    codes: np.ndarray,
-    splits: list[Split],
-    rounds: np.ndarray,
-    results: list[Result],
-    score: str,
-    level: str,
-    n_classes: int,
-) -> float:
-    """Return the score of pooled predictions, averaged over rounds, without distributions whose split failed.
-
-    The pooled AUC compares probabilities of different fits, because an AUC of single splits is undefined for small test
-    sets. It is biased downwards if leaving a distribution out removes a vote for its class.
-    """
-    tables = np.zeros((int(rounds.max()) + 1, codes.size, n_classes))
-    predicted = np.zeros(tables.shape[:2])
-    for (_, test), at, result in zip(splits, rounds, results, strict=True):
-        rows = result.probabilities if level == "distributions" else result.point_counts
-        if result.status == OK and rows:
-            tables[at, test], predicted[at, test] = rows, 1.0
-    scores: Any = score_codes if level == "distributions" else score_counts
-    pairs = zip(tables, predicted, strict=True)
-    return float(np.mean([scores(codes, table, weights).get(score, np.nan) for table, weights in pairs]))
-
-
-def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score: str, n_classes: int) -> float:
-    """Return the score of pooled predictions if the test sets make up the cohort, else the mean over splits."""
-    rounds = rounds_of(splits, codes.size)
-    if rounds is not None:
-        return pooled(codes, splits, rounds, results, score, "distributions", n_classes)
-    values = split_scores(results, score, "distributions")
-    return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else np.nan
 
 
 @dataclass(repr=False)
@@ -158,16 +121,13 @@ class Comparison:
     """Comparison of methods on the same splits: scores, differences and predictions, as `compare` returns them.
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions, otherwise means
-    over splits. The 95% intervals cover the score, on new patients of the same population, of the method trained on
-    cohorts of the size of the training parts; patients are the outer groups or, without groups, the
-    distributions. See `groundmetric.evaluation.intervals`.
+    over splits. The 95% intervals cover the score on new patients (outer groups or, without groups, distributions) of
+    the method trained on cohorts of the size of the training parts. See `groundmetric.evaluation.intervals`.
 
     Parameters
     ----------
-    names : list
-        Names of the distributions.
-    labels : list
-        Labels of the distributions.
+    names, labels : list
+        Names and labels of the distributions.
     classes : list
         Labels in the order of the columns of probabilities.
     splits : list of (train, test)
@@ -175,7 +135,7 @@ class Comparison:
     results : dict of str to list of Result
         Name of a method to its results, one per split; `Result.status` says whether it failed, and how.
     protocol : Protocol
-        How methods were scored: the voting, and whether points and clusters were scored.
+        How methods were scored: the voting, and whether points were scored.
     groups : list or None, default=None
         Outer groups of the distributions.
     notes : list of str, default=[]
@@ -190,8 +150,6 @@ class Comparison:
     >>> comparison = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
     >>> comparison
     Comparison(Euclidean; 3 splits of 30 distributions)
-    >>> comparison.status("Euclidean"), comparison.levels
-    ('ok', ['distributions'])
     """
 
     names: list[Hashable]
@@ -214,7 +172,7 @@ class Comparison:
 
     @property
     def levels(self) -> list[str]:
-        """Levels at which a method was scored: "distributions", "points", "clusters" or "point clusters"."""
+        """Levels at which a method was scored: "distributions" and "points"."""
         scored = {level for results in self.results.values() for result in results for level in result.scores}
         return [level for level in LEVELS if level in scored]
 
@@ -244,9 +202,8 @@ class Comparison:
         Parameters
         ----------
         score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability"; of clusters, a key of
-            `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
+            "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability".
+        level : {"distributions", "points"}, default="distributions"
             Level of the scores.
 
         Returns
@@ -270,15 +227,14 @@ class Comparison:
         Returns
         -------
         Estimate
-            The score. Intervals are NaN for clusters (unless of the test sets of shuffled splits), for the
-            number of clusters, and for the ROC AUC and the log-probability of points where predictions are pooled.
+            The score. Intervals are NaN for the ROC AUC and the log-probability of points where predictions are pooled.
         """
         self._check(score, level, method)
         plain = corrected_t(split_scores(self.results[method], score, level), self._test_share)
         if not self._is_counted(score, level):
-            return plain if self._varies(score, level) else Estimate(plain.value, plain.sd, np.nan, np.nan, "")
-        value = plain.value if self.rounds is None else self._pooled_score(method, score, level)
+            return plain if self.rounds is None else Estimate(plain.value, plain.sd, np.nan, np.nan, "")
         predictions = self._predictions(method, level)
+        value = plain.value if self.rounds is None else predictions.pooled(score)
         if not np.isfinite(value) or not predictions.several_units:
             return Estimate(value, plain.sd, np.nan, np.nan, "")
         return Estimate(value, plain.sd, *intervals.interval(predictions, score, value), "Wilson")
@@ -305,14 +261,14 @@ class Comparison:
         first, second = (split_scores(self.results[method], score, level) for method in (one, other))
         plain = paired_t(first, second, self._test_share)
         if not self._is_counted(score, level):
-            return plain if self._varies(score, level) else Difference(plain.value, np.nan, np.nan, np.nan, "")
+            return plain if self.rounds is None else Difference(plain.value, np.nan, np.nan, np.nan, "")
         ran = [a.status == b.status == OK for a, b in zip(self.results[one], self.results[other], strict=True)]
         parts = self._predictions(one, level, ran), self._predictions(other, level, ran)
         if self.rounds is None:
             defined = np.isfinite(first - second)
             values = (first[defined].mean(), second[defined].mean()) if defined.any() else (np.nan, np.nan)
         else:
-            values = self._pooled_score(one, score, level, ran), self._pooled_score(other, score, level, ran)
+            values = parts[0].pooled(score), parts[1].pooled(score)
         value = float(values[0] - values[1])
         if not np.isfinite(value) or not parts[0].several_units:
             return Difference(value, np.nan, np.nan, np.nan, "")
@@ -367,7 +323,7 @@ class Comparison:
         others = [method for method in self.methods if method != reference] if others is None else list(others)
         values = {method: self.estimate(method, score).value for method in others}
         best = max(others, key=lambda method: -np.inf if np.isnan(values[method]) else values[method])
-        difference, p = self.difference(reference, best, score), self.against(reference, score)[best][1]
+        difference, p = self.against(reference, score)[best]
         text = f"best baseline {best} ({score_name(score)} {tables.number(values[best])})"
         return f"{text}: {lead_in_words(reference, difference.value, difference.low, difference.high, p)}"
 
@@ -386,15 +342,13 @@ class Comparison:
             the distribution; if 0, probabilities are NaN and `predicted` is None.
         """
         self._check("accuracy", "distributions", method)
-        total, tested = np.zeros((len(self.labels), len(self.classes))), np.zeros(len(self.labels), int)
-        for (_, test), result in zip(self.splits, self.results[method], strict=True):
-            if result.status == OK:
-                total[test] += result.probabilities
-                tested[test] += 1
-        seen = tested > 0
-        mean = np.where(seen[:, None], total / np.maximum(tested, 1)[:, None], np.nan)
-        predicted = np.full(len(self.labels), None, dtype=object)
-        predicted[seen] = [self.classes[c] for c in mean[seen].argmax(axis=1)]
+        predictions = self._predictions(method, "distributions")
+        assert predictions.probabilities is not None
+        tested = predictions.counts.sum(axis=(0, 2)).astype(int)
+        mean = np.full(predictions.counts.shape[1:], np.nan)
+        mean[tested > 0] = predictions.probabilities.sum(axis=0)[tested > 0] / tested[tested > 0, None]
+        predicted = np.full(tested.size, None, dtype=object)
+        predicted[tested > 0] = [self.classes[c] for c in mean[tested > 0].argmax(axis=1)]
         return {"probabilities": mean, "predicted": predicted, "tested": tested}
 
     def seconds(self, method: str) -> float:
@@ -410,7 +364,7 @@ class Comparison:
         float
             Seconds, over splits where the method did not fail; NaN where it failed on all.
         """
-        times = [sum(result.seconds.values()) for result in self.results[method] if result.status == OK]
+        times = [result.seconds for result in self.results[method] if result.status == OK]
         return float(np.mean(times)) if times else np.nan
 
     def to_dict(self) -> dict[str, Any]:
@@ -437,24 +391,13 @@ class Comparison:
         Comparison
             The same comparison.
         """
-        content = dict(content)
-        content["splits"] = [(np.array(train), np.array(test)) for train, test in content["splits"]]
-        content["results"] = {
-            name: [Result(**{**row, "scores": _with_nan(row["scores"])}) for row in rows]
-            for name, rows in content["results"].items()
-        }
-        content["protocol"] = Protocol(**content["protocol"])
-        return cls(**content)
+        splits = [(np.array(train), np.array(test)) for train, test in content["splits"]]
+        results = {name: [Result(**row) for row in rows] for name, rows in content["results"].items()}
+        protocol = Protocol(**content["protocol"])
+        return cls(**{**content, "splits": splits, "results": results, "protocol": protocol})
 
-    def to_markdown(self, reference: str | None = None, score: str = "balanced_accuracy") -> str:
-        """Return tables of all scores, and of the reference against every other method.
-
-        Parameters
-        ----------
-        reference : str or None, default=None
-            Name of a method; None: the first.
-        score : str, default="balanced_accuracy"
-            Score of the paired tables.
+    def to_markdown(self) -> str:
+        """Return tables of all scores, and of the balanced accuracy of the first method against every other.
 
         Returns
         -------
@@ -463,11 +406,24 @@ class Comparison:
         """
         parts = []
         for level in self.levels or ["distributions"]:  # a table of failures, where all failed
-            parts.append(f"## {_TITLES[level]}\n\n{_level_table(self, level)}")
-            if level in ("distributions", "points") and len(self.methods) > 1:
-                parts.append(_paired_table(self, reference, score, level))
-        notes = [*_how_to_read(self), *self.notes, *_failures(self)]
-        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
+            rows: list[list[str]] = []
+            for method, results in self.results.items():
+                cells = [_format_estimate(self.estimate(method, name, level)) for name in SCORES]
+                outcomes = [result.outcome for result in results]
+                if OK not in outcomes:
+                    cells = [_counted(outcomes), *[""] * (len(SCORES) - 1)]
+                rows.append([method, *cells, tables.number(self.seconds(method), 1)])
+            head = ["method", *map(score_name, SCORES), "seconds per split"]
+            parts.append(f"## {level.capitalize()}\n\n{tables.markdown(head, rows)}")
+            if len(self.methods) > 1:
+                rows = [
+                    [method, *_format_difference(lead), tables.p_value(lead.p), tables.p_value(adjusted)]
+                    for method, (lead, adjusted) in self.against(level=level).items()
+                ]
+                title = f"### {self.methods[0]} against each, balanced accuracy of {level}"
+                head = ["method", "difference", "95% interval", "p", "p (Holm)"]
+                parts.append(f"{title}\n\n{tables.markdown(head, rows)}")
+        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in self._remarks())]) + "\n"
 
     def to_csv(self, path: str | Path) -> None:
         """Write a row per method and split, a column per score.
@@ -477,70 +433,71 @@ class Comparison:
         path : path-like
             The file. An older table of this kind is replaced; any other file that exists is an error.
         """
-        columns = [(level, score) for level in self.levels for score in LEVELS[level]]
+        columns = [(level, score) for level in self.levels for score in SCORES]
         head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
         rows = []
         for method, results in self.results.items():
+            values = [split_scores(results, score, level) for level, score in columns]
             for split, (result, (train, test)) in enumerate(zip(results, self.splits, strict=True)):
-                values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
-                about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
-                rows.append([*about, *values])
+                about = [method, split, result.status, train.size, test.size, f"{result.seconds:.3f}"]
+                rows.append([*about, *(float(column[split]) for column in values)])
         tables.write_csv(path, head, rows)
+
+    def _remarks(self) -> Iterable[str]:
+        """Yield how to read the tables, the notes, the estimators, failures and warnings of methods."""
+        votes = "weighted by one over the distance" if self.protocol.weights == "distance" else "with equal votes"
+        units = "distributions" if self.groups is None else "outer groups"
+        yield (
+            f"k-NN {votes}, k = {self.protocol.n_neighbors} among distributions, {self.protocol.n_point_neighbors} "
+            "among points"
+        )
+        if self.rounds is None:
+            yield f"mean ± SD over {len(self.splits)} shuffled splits [95% interval]"
+        else:
+            yield f"score of the pooled predictions of {len(self.splits)} splits ± SD over splits [95% interval]"
+        yield (
+            f"intervals cover the score on new {units} from the same population, of the method trained on cohorts of "
+            f"the size of the training parts (Wilson's interval for the effective number of {units}, widened because "
+            "the training parts are samples too)"
+        )
+        yield from (f"{method} is {estimator}" for method, estimator in self.estimators.items())
+        yield from self.notes
+        for method, results in self.results.items():
+            if self.status(method) != OK:
+                yield f"{method}: {self.status(method)}"
+            warned = dict.fromkeys(note for result in results if result.status == OK for note in result.notes)
+            if warned:
+                yield f"{method} warned: {'; '.join(warned)}"
 
     def _check(self, score: str, level: str, *methods: str) -> None:
         if level not in LEVELS:
             raise ValueError(f"level is {level!r}: expected one of {list(LEVELS)}")
-        if score not in LEVELS[level]:
-            raise ValueError(f"score is {score!r}: expected one of {list(LEVELS[level])}")
+        if score not in SCORES:
+            raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
         for method in methods:
             if method not in self.results:
                 raise ValueError(f"no method is called {method!r}: there are {self.methods}")
 
     def _is_counted(self, score: str, level: str) -> bool:
         """Return whether the score can be computed from stored predictions: of points, only numbers per class are."""
-        return level == "distributions" or (level == "points" and score not in ("roc_auc", "log_probability"))
-
-    def _varies(self, score: str, level: str) -> bool:
-        """Return whether the scores of splits have an interval: shuffled splits, and clusters of their test sets."""
-        clusters = level not in ("distributions", "points")
-        return self.rounds is None and (not clusters or self.protocol.clustering) and score != "n_clusters"
+        return level == "distributions" or score not in ("roc_auc", "log_probability")
 
     @property
     def _test_share(self) -> float:
         return float(np.mean([test.size / train.size for train, test in self.splits]))
 
-    @functools.cached_property
-    def _codes(self) -> np.ndarray:
-        return encode(self.labels, self.classes)
-
-    @functools.cached_property
-    def _units(self) -> np.ndarray:
-        """Independent units: outer groups if given, else distributions."""
-        return unit_codes(self.groups, len(self.labels))
-
     def _predictions(self, method: str, level: str, ran: list[bool] | None = None) -> Predictions:
-        """Return the predictions of a method in the selected splits, by round (shuffled splits: by split)."""
+        """Return the held-out predictions in the selected splits, by round (shuffled splits: by split)."""
+        tables = [
+            (result.probabilities if level == "distributions" else result.point_counts)
+            if result.status == OK and (ran is None or ran[split])
+            else []
+            for split, result in enumerate(self.results[method])
+        ]
         rounds = np.arange(len(self.splits)) if self.rounds is None else self.rounds
-        shape = (int(rounds.max()) + 1, len(self.labels), len(self.classes))
-        counts, probabilities = np.zeros(shape), np.zeros(shape)
-        chosen = [True] * len(self.splits) if ran is None else ran
-        for (_, test), at, result, use in zip(self.splits, rounds, self.results[method], chosen, strict=True):
-            if not use or result.status != OK:
-                continue
-            if level == "points":
-                counts[at, test] = result.point_counts or 0.0
-            else:
-                probabilities[at, test] = result.probabilities
-                counts[at, test, probabilities[at, test].argmax(axis=1)] = 1.0
-        share = float(np.mean([np.unique(self._units[test]).size for _, test in self.splits])) / (self._units.max() + 1)
-        return Predictions(self._codes, self._units, counts, probabilities if level == "distributions" else None, share)
-
-    def _pooled_score(self, method: str, score: str, level: str, ran: list[bool] | None = None) -> float:
-        """Return the score of the pooled predictions of a method for the selected splits."""
-        assert self.rounds is not None
-        chosen = [True] * len(self.splits) if ran is None else ran
-        results = [r if c else Result("not counted") for r, c in zip(self.results[method], chosen, strict=True)]
-        return pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
+        codes, units = encode(self.labels, self.classes), unit_codes(self.groups, len(self.labels))
+        n_classes = len(self.classes)
+        return Predictions.of(codes, units, self.splits, rounds, tables, n_classes=n_classes, points=level == "points")
 
 
 def _counted(outcomes: list[str]) -> str:
@@ -553,68 +510,11 @@ def _counted(outcomes: list[str]) -> str:
     return "; ".join(f"{outcome} in {count} of {len(outcomes)} splits" for outcome, count in counts.items())
 
 
-def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    return {
-        level: {name: np.nan if value is None else value for name, value in row.items()}
-        for level, row in scores.items()
-    }
-
-
-def _level_table(comparison: Comparison, level: str) -> str:
-    names = LEVELS[level]
-    rows = []
-    for method in comparison.methods:
-        cells = [_format_estimate(comparison.estimate(method, name, level)) for name in names]
-        outcomes = [result.outcome for result in comparison.results[method]]
-        if OK not in outcomes:
-            cells = [_counted(outcomes), *[""] * (len(names) - 1)]
-        rows.append([method, *cells, tables.number(comparison.seconds(method), 1)])
-    return tables.markdown(["method", *map(score_name, names), "seconds per split"], rows)
-
-
-def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
-    reference = comparison.methods[0] if reference is None else reference
-    rows = []
-    for method, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([method, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
-    title = f"{reference} against each, {score_name(score)} of {level}"
-    return f"### {title}\n\n" + tables.markdown(["method", "difference", "95% interval", "p", "p (Holm)"], rows)
-
-
-def _how_to_read(comparison: Comparison) -> Iterable[str]:
-    protocol = comparison.protocol
-    votes = "weighted by one over the distance" if protocol.weights == "distance" else "with equal votes"
-    units = "distributions" if comparison.groups is None else "outer groups"
-    yield f"k-NN {votes}, k = {protocol.n_neighbors} among distributions, {protocol.n_point_neighbors} among points"
-    if comparison.rounds is None:
-        yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95% interval]"
-    else:
-        yield f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits [95% interval]"
-    yield (
-        f"intervals cover the score on new {units} from the same population, of the method trained on cohorts of the "
-        f"size of the training parts (Wilson's interval for the effective number of {units}, widened because the "
-        "training parts are samples too)"
-    )
-    for method, estimator in comparison.estimators.items():
-        yield f"{method} is {estimator}"
-
-
-def _failures(comparison: Comparison) -> Iterable[str]:
-    for method in comparison.methods:
-        status = comparison.status(method)
-        if status != OK:
-            yield f"{method}: {status}"
-        warned = dict.fromkeys(n for r in comparison.results[method] if r.status == OK for n in r.notes)
-        if warned:
-            yield f"{method} warned: {'; '.join(warned)}"
-
-
 def lead_in_words(name: str, value: float, low: float, high: float, p: float | None) -> str:
-    """Return whether a method is better than the best of several others, with its lead.
-
-    "Better" needs an interval over patients that excludes 0. The best of several methods is worse on new patients than
-    on these, so the comparison favours the others; "worse" therefore needs a `p` that is corrected for their number.
-    """
+    """Return whether a method is better than the best of several others, with its lead."""
+    # "Better" needs an interval over patients that excludes 0. The best of several methods is worse on new patients
+    # than on these, so the comparison favours the others; "worse" therefore needs a `p` that is corrected for their
+    # number.
     if not np.isfinite(low):
         return "no interval of the difference"
     worse = high < 0 and p is not None and p < 0.05

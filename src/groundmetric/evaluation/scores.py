@@ -1,25 +1,14 @@
-"""Votes of nearest neighbours, scores of predictions (accuracy, F1, ROC AUC, concordance), of clusters on distances."""
+"""Votes of nearest neighbours, and scores of predictions (accuracy, F1, ROC AUC, concordance)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import squareform
-from sklearn.utils import check_random_state
 
-from .._internal.types import ClassesLike, LabelsLike, PointMethod, RandomState
-from .._internal.validation import (
-    NameIndex,
-    align_by_name,
-    check_labels,
-    check_number,
-    real_array,
-    refuse_mask,
-    square_distances,
-)
+from .._internal.types import ClassesLike, LabelsLike
+from .._internal.validation import NameIndex, align_by_name, check_number, real_array, refuse_mask
 from ..distances import GroundMetricMethod, kneighbors
 from ..distributions import Distributions
 from ..estimators.neighbors import check_weights, class_shares
@@ -30,57 +19,8 @@ from ..transport.cohort import is_projection
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability")
 # Lower limit of probabilities in the log-probability: one confident error must not decide the mean.
 LEAST_PROBABILITY = 1e-3
-CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information", "silhouette", "n_clusters")
 # Entries of a block of distances between points: 64 MB, and as much again to find the nearest.
 _BLOCK = 1 << 23
-
-
-def scores(
-    y: LabelsLike,
-    probabilities: ArrayLike,
-    classes: ClassesLike,
-    *,
-    weights: ArrayLike | None = None,
-) -> dict[str, float]:
-    """Return scores of predictions from the probability of each class; the most probable class is the prediction.
-
-    Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
-    `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y`.
-    The log-probability is the mean logarithm of the probability of the true class, at least 0.001.
-    Undefined scores are NaN, such as the AUC of a single test distribution: pool the predictions of several splits.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Labels; matched by name if these and `probabilities` carry names.
-    probabilities : array-like of shape (n, n_classes)
-        Probability of each class.
-    classes : array-like of shape (n_classes,)
-        Label of each column of `probabilities`.
-    weights : array-like of shape (n,) or None, default=None
-        Weight of each item; None: 1.
-
-    Returns
-    -------
-    dict of str to float
-        "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" and "log_probability".
-
-    Examples
-    --------
-    >>> from groundmetric.evaluation import scores
-    >>> scores(["a", "b", "b"], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], ["a", "b"])["balanced_accuracy"]
-    0.75
-    """
-    name_index = NameIndex.of(probabilities, items="items")
-    probabilities = _by_class(probabilities, classes)
-    codes, weights = encode(align_by_name(y, name_index, "y"), classes), align_by_name(weights, name_index, "weights")
-    if probabilities.shape != (codes.size, len(classes)):
-        raise ValueError(
-            f"probabilities have shape {probabilities.shape} for {codes.size} items and {len(classes)} classes"
-        )
-    if weights is not None and np.shape(weights) != (codes.size,):
-        raise ValueError(f"weights have shape {np.shape(weights)} for {codes.size} items: one is needed for each")
-    return score_codes(codes, probabilities, weights)
 
 
 def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
@@ -119,30 +59,37 @@ def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
     return concordance(times, risks)
 
 
-def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = None) -> dict[str, Any]:
-    """Return all scores for codes of classes; weights of shape (..., n) give arrays of shape (...)."""
+def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = None) -> dict[str, float]:
+    """Return all scores of predictions for the true classes `codes`, with a weight of each item (None: 1)."""
     weights = np.ones(codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
-    counts = np.zeros_like(probabilities)
-    counts[np.arange(codes.size), probabilities.argmax(axis=1)] = 1.0
+    n_classes = probabilities.shape[1]
+    areas = []  # of each class against the rest
+    for c in range(n_classes):
+        order = np.argsort(probabilities[:, c], kind="stable")
+        value, member = probabilities[order, c], codes[order] == c
+        positive, negative = weights[order] * member, weights[order] * ~member
+        lower = np.concatenate([np.zeros(1), np.cumsum(negative)])
+        low, high = np.searchsorted(value, value, side="left"), np.searchsorted(value, value, side="right")
+        below = 0.5 * (lower[low] + lower[high])  # a tie is half a success
+        areas.append(_ratio((positive * below).sum(), positive.sum() * negative.sum()))
     true = np.maximum(probabilities[np.arange(codes.size), codes], LEAST_PROBABILITY)
-    scores = {
-        **score_counts(codes, counts, weights),
-        "roc_auc": _auc(codes, probabilities, weights),
-        "log_probability": _ratio(weights @ np.log(true), weights.sum(axis=-1)),
-    }
-    return {name: float(value) for name, value in scores.items()} if weights.ndim == 1 else scores
-
-
-def score_counts(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Return all scores but the AUC from the number of points by distribution and predicted class."""
-    n_classes = counts.shape[1]
-    truth = codes[:, None] == np.arange(n_classes)
-    table = (truth[:, :, None] * counts[:, None, :]).reshape(codes.size, -1)
-    confusion = (weights @ table).reshape(*weights.shape[:-1], n_classes, n_classes)  # (..., true, predicted)
-    correct = np.diagonal(confusion, axis1=-2, axis2=-1)
-    actual, predicted = confusion.sum(axis=-1), confusion.sum(axis=-2)
     return {
-        "accuracy": _ratio(correct.sum(axis=-1), actual.sum(axis=-1)),
+        **score_confusion(confusion_of(codes, np.eye(n_classes)[probabilities.argmax(axis=1)], weights)),
+        "roc_auc": _mean(np.array(areas)),
+        "log_probability": float(_ratio(weights @ np.log(true), weights.sum())),
+    }
+
+
+def confusion_of(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the confusion matrix (rows: true classes) from the predictions of each class by item."""
+    return (np.eye(counts.shape[1])[codes] * weights[:, None]).T @ counts
+
+
+def score_confusion(confusion: np.ndarray) -> dict[str, float]:
+    """Return accuracy, balanced accuracy and macro F1 of a confusion matrix."""
+    correct, actual, predicted = np.diagonal(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
+    return {
+        "accuracy": float(_ratio(correct.sum(), actual.sum())),
         "balanced_accuracy": _mean(_ratio(correct, actual)),
         "macro_f1": _mean(_ratio(2.0 * correct, actual + predicted)),
     }
@@ -157,29 +104,6 @@ def encode(y: Any, classes: Any) -> np.ndarray:
     if unknown:
         raise ValueError(f"label {unknown[0]!r} is not one of the classes {list(index)}")
     return np.array([index[label] for label in labels], dtype=np.intp)
-
-
-def _by_class(probabilities: Any, classes: Any) -> np.ndarray:
-    """Return an array with a column per class, in the order of `classes`; columns of a table are matched by name."""
-    if hasattr(probabilities, "columns"):
-        probabilities = align_by_name(
-            probabilities.T, NameIndex(np.asarray(classes).tolist(), items="classes"), "probabilities"
-        ).T
-    return np.asarray(real_array(probabilities, "probabilities"), dtype=np.float64)
-
-
-def _auc(codes: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the mean over classes of the probability that a member has a higher value of its class than others."""
-    areas = []
-    for c in range(probabilities.shape[1]):
-        order = np.argsort(probabilities[:, c], kind="stable")
-        value, member = probabilities[order, c], codes[order] == c
-        positive, negative = weights[..., order] * member, weights[..., order] * ~member
-        lower = np.concatenate([np.zeros((*weights.shape[:-1], 1)), np.cumsum(negative, axis=-1)], axis=-1)
-        low, high = np.searchsorted(value, value, side="left"), np.searchsorted(value, value, side="right")
-        below = 0.5 * (lower[..., low] + lower[..., high])  # a tie is half a success
-        areas.append(_ratio((positive * below).sum(axis=-1), positive.sum(axis=-1) * negative.sum(axis=-1)))
-    return _mean(np.stack(areas, axis=-1))
 
 
 def auc_influence(codes: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
@@ -200,24 +124,18 @@ def auc_influence(codes: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     return influence / max(n_areas, 1)
 
 
-def _ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:
+def _ratio(part: Any, total: Any) -> np.ndarray:
     """Return part / total, NaN if the total is 0."""
     return np.where(total > 0, part / np.where(total > 0, total, 1.0), np.nan)
 
 
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the finite values along the last axis."""
-    defined = np.isfinite(values)
-    return _ratio(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
+def _mean(values: np.ndarray) -> float:
+    """Return the mean of the defined values, NaN without any."""
+    return float(np.nansum(values) / np.isfinite(values).sum()) if np.isfinite(values).any() else np.nan
 
 
 def vote(
-    distances: ArrayLike,
-    y: LabelsLike,
-    classes: ClassesLike,
-    *,
-    n_neighbors: int = 5,
-    weights: str = "distance",
+    distances: ArrayLike, y: LabelsLike, classes: ClassesLike, *, n_neighbors: int = 5, weights: str = "distance"
 ) -> np.ndarray:
     """Return the probability of each class from distances to labelled items.
 
@@ -251,24 +169,19 @@ def vote(
     """
     check_weights(weights)
     check_number("n_neighbors", n_neighbors, low=1, whole=True)
-    name_index = NameIndex.of(
-        distances.T if hasattr(distances, "T") else np.asarray(distances).T, items="columns of distances"
-    )
+    transposed = distances.T if hasattr(distances, "T") else np.asarray(distances).T
+    name_index = NameIndex.of(transposed, items="columns of distances")
     codes = encode(align_by_name(y, name_index, "y"), classes)
-    block = check_distances(distances, codes.size)
-    nearest, indices = k_nearest(block, min(n_neighbors, codes.size))
+    nearest, indices = k_nearest(check_distances(distances, codes.size), min(n_neighbors, codes.size))
     return class_shares(nearest, codes[indices], len(classes), weights)
 
 
 def nearest_distributions(
     method: Any, train: Distributions, test: Distributions, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and indices of the k training distributions nearest to each test distribution.
-
-    If the distances of the method are exact Wasserstein distances, bounds exclude most pairs without a solve; the
-    neighbours are the same.
-    """
+    """Return distances and indices of the k training distributions nearest to each test distribution."""
     k = min(k, len(train))
+    # Bounds of exact Wasserstein distances exclude most pairs without a solve; the neighbours are the same.
     if getattr(type(method), "distances", None) is GroundMetricMethod.distances:
         return kneighbors(test, train, k, method.metric_)
     return k_nearest(check_distances(method.distances(test, train), len(train)), k)
@@ -291,7 +204,12 @@ def vote_points(
     `class_shares`.
     """
     k = min(k, codes.size)
-    between, train, test = _point_distances(method, train, test)
+    between = method.point_distances
+    metric: Any = getattr(method, "metric_", None)
+    plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
+    # Points are projected once; the Euclidean metric takes sparse points without a projection.
+    if plain and is_projection(metric) and not isinstance(metric, EuclideanMetric):
+        between, train, test = metric.projected_distances, metric.project(train), metric.project(test)
     shares = np.empty((test.shape[0], n_classes))
     step = max(1, _BLOCK // codes.size)
     for low in range(0, test.shape[0], step):
@@ -303,7 +221,7 @@ def vote_points(
 
 def k_nearest(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k smallest entries of each row and their indices, smallest first; equal entries by index."""
-    if k < distances.shape[1]:
+    if k < distances.shape[1]:  # four times as fast as a stable sort of complete rows
         indices = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
         last = np.take_along_axis(distances, indices, axis=1).max(axis=1, keepdims=True)
         # Of several equal entries `argpartition` takes any: sort these rows completely.
@@ -326,158 +244,3 @@ def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
     if block.size and block.min() < -1e-9 * np.abs(block).max():
         raise ValueError(f"distances contain {block.min():g}: they cannot be negative")
     return np.maximum(block, 0.0)
-
-
-def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable[..., np.ndarray], Any, Any]:
-    """Return the function of distances between points, and the points, projected once if the method projects them."""
-    metric: Any = getattr(method, "metric_", None)
-    plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
-    # The Euclidean metric takes sparse points without a projection.
-    if plain and is_projection(metric) and not isinstance(metric, EuclideanMetric):
-        return metric.projected_distances, metric.project(train), metric.project(test)
-    return method.point_distances, train, test
-
-
-def cluster_scores(
-    distances: ArrayLike, y: LabelsLike, *, n_clusters: int | None = None, threshold: float | str | None = None
-) -> dict[str, float]:
-    """Cluster by distances (average linkage) and compare the clusters with the labels.
-
-    Parameters
-    ----------
-    distances : array-like of shape (n, n)
-        Distances among the items.
-    y : array-like of shape (n,)
-        Labels; by name where both carry names.
-    n_clusters : int or None, default=None
-        Number of clusters; None: as many as there are classes, unless a threshold is given.
-    threshold : float, "median" or None, default=None
-        Clusters farther apart than this are not merged; "median": the median distance.
-
-    Returns
-    -------
-    dict of str to float
-        "mutual_information" and "variation_of_information" (in nats), "adjusted_rand", "silhouette" (of the *labels*
-        on the distances: it needs no clustering), "n_clusters". All are NaN for fewer than two items or
-        classes; the silhouette also where every item has a class of its own.
-
-    Examples
-    --------
-    >>> from groundmetric.evaluation import cluster_scores
-    >>> cluster_scores([[0, 1, 9], [1, 0, 9], [9, 9, 0]], ["a", "a", "b"])["adjusted_rand"]
-    1.0
-    """
-    from sklearn.metrics import adjusted_rand_score, mutual_info_score  # votes need neither, and they load slowly
-
-    name_index = NameIndex.of(distances)
-    distances = square_distances(distances, name_index)
-    labels = check_labels(y, name_index)
-    if n_clusters is not None and threshold is not None:
-        raise ValueError(f"both n_clusters ({n_clusters}) and a threshold ({threshold}) are given: one is needed")
-    n_classes = np.unique(labels).size
-    if len(labels) < 2 or n_classes < 2:
-        return dict.fromkeys(CLUSTERING, np.nan)
-    if threshold is None:
-        n_clusters = min(n_classes if n_clusters is None else n_clusters, len(labels))
-    clusters = _cluster(distances, n_clusters, threshold)
-    shared = float(mutual_info_score(labels, clusters))
-    return {
-        "mutual_information": shared,
-        "adjusted_rand": float(adjusted_rand_score(labels, clusters)),
-        "variation_of_information": max(0.0, _entropy(labels) + _entropy(clusters) - 2.0 * shared),
-        "silhouette": _silhouette(distances, labels, n_classes),
-        "n_clusters": float(clusters.max() + 1),
-    }
-
-
-def cluster_points(
-    method: PointMethod,
-    D: Distributions,
-    y: LabelsLike,
-    *,
-    only: Mapping[str, Any] | None = None,
-    n_clusters: int | None = None,
-    max_points: int = 4000,
-    random_state: RandomState = 0,
-) -> dict[str, float]:
-    """Cluster points by a fitted method's distances between points; the label of a point is that of its distribution.
-
-    Parameters
-    ----------
-    method : fitted estimator
-        Method with ``point_distances(x)``.
-    D : Distributions
-        The distributions whose points are clustered.
-    y : array-like of shape (n_distributions,)
-        Labels of the distributions.
-    only : dict of str to value or None, default=None
-        Annotation of the points to its value or a list of values, e.g. ``{"mode": "centre"}``: others are left out.
-    n_clusters : int or None, default=None
-        Number of clusters; None: clusters are merged up to the median distance.
-    max_points : int, default=4000
-        Number of points, drawn at random, at most: memory and time grow with their square.
-    random_state : int, RandomState or None, default=0
-        Seed of the draw.
-
-    Returns
-    -------
-    dict of str to float
-        Scores of the clusters, as from `cluster_scores`.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [8.0], [9.0]], ["ann", "ann", "bob", "bob"])
-    >>> y = ["well", "ill"]
-    >>> method = gm.baselines.Euclidean().fit(D, y)
-    >>> gm.evaluation.cluster_points(method, D, y, n_clusters=2)["adjusted_rand"]
-    1.0
-    """
-    check_number("max_points", max_points, low=2, whole=True)
-    labels = np.repeat(check_labels(y, D.name_index), D.sizes)
-    rows = np.flatnonzero(chosen_points(D, only))
-    if rows.size > max_points:
-        rows = np.sort(check_random_state(random_state).choice(rows, max_points, replace=False))
-    distances = method.point_distances(D.points[rows])
-    return cluster_scores(
-        distances, labels[rows], n_clusters=n_clusters, threshold="median" if n_clusters is None else None
-    )
-
-
-def chosen_points(D: Distributions, only: Mapping[str, Any] | None) -> np.ndarray:
-    """Return a mask of the points whose annotations have the given values; None: all points."""
-    chosen = np.ones(D.points.shape[0], bool)
-    for key, values in (only or {}).items():
-        if key not in D.annotations:
-            raise ValueError(f"the points have no annotation {key!r}: there are {sorted(D.annotations)}")
-        selected = [values] if isinstance(values, str) or not np.iterable(values) else list(values)
-        chosen &= np.isin(D.annotations[key], selected)
-    if not chosen.any():
-        raise ValueError(f"no point has {dict(only or {})}: nothing is left")
-    return chosen
-
-
-def _cluster(distances: np.ndarray, n_clusters: int | None, threshold: float | str | None) -> np.ndarray:
-    from sklearn.cluster import AgglomerativeClustering  # votes do without, and it loads slowly
-
-    if threshold == "median":
-        threshold = float(np.median(squareform(distances, checks=False)))
-    if threshold is not None:
-        threshold = np.nextafter(float(threshold), np.inf)  # scikit-learn merges only below the threshold
-    model = AgglomerativeClustering(
-        n_clusters=n_clusters, distance_threshold=threshold, metric="precomputed", linkage="average"
-    )
-    return model.fit_predict(distances)
-
-
-def _silhouette(distances: np.ndarray, labels: np.ndarray, n_classes: int) -> float:
-    if n_classes >= labels.size:
-        return np.nan
-    from sklearn.metrics import silhouette_score
-
-    return float(silhouette_score(distances, labels, metric="precomputed"))
-
-
-def _entropy(labels: np.ndarray) -> float:
-    share = np.unique(labels, return_counts=True)[1] / labels.size
-    return float(-(share * np.log(share)).sum())

@@ -1,11 +1,4 @@
-"""Interpretation: significance and stability of features, axes, flows, relevance of kinds of points, batch effects.
-
->>> import groundmetric as gm
->>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
->>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
->>> result.table()["feature"][0]
-'signal'
-"""
+"""Interpretation: significance and stability of features, axes, flows, relevance of kinds of points, batch effects."""
 
 from .axes import Axes, canonical_axes
 from .batches import BatchEffects, batch_effects

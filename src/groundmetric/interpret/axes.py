@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
@@ -11,18 +11,15 @@ from scipy.spatial.distance import cdist, squareform
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from ..distributions import Distributions, as_distributions
+from ..distributions import as_distributions
 from ..metrics.base import Cost, GroundMetric
-from .flows import annotation_of, classes_of, feature_names, frame, metric_of, pair_costs
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .flows import Bag, Shipments, Tabular, annotation_of, by_kind, classes_of, feature_names, metric_of, pair_costs
 
 _MOST_ORDERED = 300  # leaves of a tree that are ordered optimally; the time is cubic in their number
 
 
 @dataclass(frozen=True)
-class Axes:
+class Axes(Tabular):
     """Axes of a metric, sorted by their share of the transport between classes.
 
     Parameters
@@ -42,16 +39,14 @@ class Axes:
     values : list
         Kinds of points.
     between, within : array of shape (n_values, n_axes)
-        Mean cost of transport to distributions of other classes, and of the own, by kind of points and axis; each sums
-        to a mean distance (with several kinds, of plans that keep points in their kind as far as masses allow).
+        Mean cost of transport to distributions of other classes, and of the own, by kind of points and axis.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
-    >>> axes = gm.interpret.canonical_axes(gm.GroundMetric([[1.0, 0.0], [0.0, 0.01]], D.features), D, y)
-    >>> axes.positions.shape, len(axes.leading(0, 1)), bool(axes.share[0] >= axes.share[1])
-    ((3, 2), 1, True)
+    >>> gm.interpret.canonical_axes(gm.GroundMetric([[1.0, 0.0], [0.0, 0.01]], D.features), D, y).positions.shape
+    (3, 2)
     """
 
     metric: GroundMetric
@@ -77,14 +72,7 @@ class Axes:
         """
         return (self.between - self.within) / self.between.sum()
 
-    def table(self) -> DataFrame:
-        """Return a row per axis.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Share, separation, variance, positions of classes, activity of kinds and leading features.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         activity = self.activity
         columns: dict[str, Any] = {
             "axis": np.arange(1, self.share.size + 1),
@@ -96,26 +84,12 @@ class Axes:
         if len(self.values) > 1:
             columns |= {f"activity in {value}": activity[v] for v, value in enumerate(self.values)}
             columns["most active"] = np.array(self.values, dtype=object)[activity.argmax(axis=0)]
-        columns["leading features"] = [", ".join(self.leading(a, 5)) for a in range(self.share.size)]
-        return frame(columns)
-
-    def leading(self, axis: int, n: int = 10) -> list[str]:
-        """Return the features with the largest loadings on an axis, with their sign.
-
-        Parameters
-        ----------
-        axis : int
-            Number of the axis, from 0.
-        n : int, default=10
-            Number of features.
-
-        Returns
-        -------
-        list of str
-            Sign of the loading and name of the feature, e.g. "+gene", the largest loading first.
-        """
-        top = np.argsort(-np.abs(self.loadings[axis]), kind="stable")[:n]
-        return [f"{'+' if self.loadings[axis, f] >= 0 else '-'}{self.features[f]}" for f in top]
+        signs = np.where(self.loadings >= 0, "+", "-")
+        leading = np.argsort(-np.abs(self.loadings), axis=1, kind="stable")[:, :5]
+        columns["leading features"] = [
+            ", ".join(f"{signs[a, f]}{self.features[f]}" for f in features) for a, features in enumerate(leading)
+        ]
+        return columns, np.arange(self.share.size)
 
 
 def canonical_axes(
@@ -134,7 +108,7 @@ def canonical_axes(
     W and RW are the same metric for every rotation R, so single rows of a learned W have no meaning. The axes are the
     principal axes of the projected points, which are uncorrelated, sorted by their share of the transport between
     classes. The largest loading of each is positive. With Manhattan costs a rotation is another metric: the axes are
-    the learned components, with this order and sign.
+    the learned components in this order.
 
     Parameters
     ----------
@@ -145,8 +119,7 @@ def canonical_axes(
     y : array-like of shape (n_distributions,)
         Labels.
     annotation : str, array of shape (n_points,) or None, default=None
-        Kind of each point: name of an annotation of D, or an array in the order of `D.points`. Points are then compared
-        with points of their kind, as in `annotation_relevance`.
+        Kind of each point, with which points are compared as in `annotation_relevance`.
     max_partners : int, default=10
         Largest number of distributions of each class with which a distribution is compared, drawn at random.
     random_state : int, RandomState or None, default=0
@@ -166,68 +139,63 @@ def canonical_axes(
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> axes = gm.interpret.canonical_axes(gm.GroundMetric([[0.0, 1.0], [1.0, 0.0]], D.features), D, y)
-    >>> axes.loadings.shape, round(float(axes.share.sum()), 6)
-    ((2, 2), 1.0)
+    >>> bool(axes.share[0] >= axes.share[1])
+    True
     """
     D = as_distributions(D)
     metric = metric_of(metric, D)
     classes, codes = classes_of(y, D)
-    kinds = annotation_of(D, annotation)
-    rotated, variance = principal_rotation(metric, D)
-    variances = D.moments(weighted=False)[1] if metric.variances is None else metric.variances
-    loadings = rotated.components * np.sqrt(variances)
+    values, kinds = annotation_of(D, annotation)
+    # Every distribution has the same weight in the variances, and labels are not used for the rotation.
+    z, weights = metric.project(D), D.weights / len(D)
+    centred = z - weights @ z
+    if metric.cost is Cost.MANHATTAN:
+        variance = weights @ centred**2
+        order = np.argsort(-variance, kind="stable")
+        components, variance = metric.components[order], variance[order]
+    else:
+        variance, axes = np.linalg.eigh((centred * weights[:, None]).T @ centred)
+        variance, components = np.maximum(variance[::-1], 0.0), axes[:, ::-1].T @ metric.components
+    loadings = components * np.sqrt(D.moments(weighted=False)[1] if metric.variances is None else metric.variances)
     sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
-    turned = _with_components(metric, rotated.components * sign[:, None])
+
+    def with_components(components: np.ndarray) -> GroundMetric:
+        return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)
+
+    turned = with_components(components * sign[:, None])
+    z = turned.project(D)
+
+    def digest(bag: Bag, plan: Shipments) -> np.ndarray:
+        """Divide the cost of mass m over the step s: m|s| = Σ m s_a² / |s| (Manhattan Σ m |s_a|, squared Σ m s_a²)."""
+        step = z[plan.rows] - z[plan.cols]
+        parts = step * turned.cost.slopes(step) * plan.mass[:, None]
+        return np.stack([by_kind(kinds[ends], parts, len(values)) for ends in (plan.rows, plan.cols)])
+
+    bag = Bag(D, kinds, turned, np.zeros(len(D), dtype=bool))
     costs = pair_costs(
-        D, codes, turned, kinds.codes, len(kinds.values), max_partners=max_partners,
-        random=check_random_state(random_state), n_jobs=n_jobs, verbose=verbose,
+        [bag], codes, digest, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
+        verbose=verbose,
     )  # fmt: skip
-    between, within = costs.checked_means()
+    between, within = costs.means()
     order = np.argsort(-between.sum(axis=0), kind="stable")
     means = D.means() @ turned.components.T  # (n_distributions, n_axes)
     deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
     positions = np.stack([means[codes == c].mean(axis=0) for c in range(classes.size)]) - means.mean(axis=0)
     return Axes(
-        metric=_with_components(metric, turned.components[order]),
+        metric=with_components(turned.components[order]),
         features=feature_names(D, metric),
         loadings=(loadings * sign[:, None])[order],
         variance=variance[order] / (variance.sum() or 1.0),
         classes=classes,
         positions=(positions / deviation)[:, order],
-        values=kinds.values,
+        values=values,
         between=between[:, order],
         within=within[:, order],
     )
 
 
-def principal_rotation(metric: GroundMetric, D: Distributions) -> tuple[GroundMetric, np.ndarray]:
-    """Return the metric with components along which the points of D are uncorrelated, and their variances.
-
-    Every distribution has the same weight. A metric with Manhattan costs keeps its components, in another order.
-    """
-    z = metric.project(D)
-    weights = D.weights / len(D)
-    centred = z - weights @ z
-    if metric.cost is Cost.MANHATTAN:
-        variances = weights @ centred**2
-        order = np.argsort(-variances, kind="stable")
-        return _with_components(metric, metric.components[order]), variances[order]
-    variances, axes = np.linalg.eigh((centred * weights[:, None]).T @ centred)
-    variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1]
-    return _with_components(metric, axes.T @ metric.components), variances
-
-
-def _with_components(metric: GroundMetric, components: np.ndarray) -> GroundMetric:
-    return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)
-
-
 def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:
-    """Return positions by classical multidimensional scaling, (n, n_components), sorted by variance.
-
-    >>> distances = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])
-    >>> classical_scaling(distances, 1).round(3).ravel().tolist()
-    [-1.333, -0.333, 1.667]
-    """
+    """Return positions by classical multidimensional scaling, (n, n_components), sorted by variance."""
     squares = np.asarray(distances, dtype=np.float64) ** 2
     centred = squares - squares.mean(axis=0) - squares.mean(axis=1, keepdims=True) + squares.mean()
     values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
@@ -237,11 +205,9 @@ def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarra
 
 
 def metric_scaling(distances: np.ndarray, n_steps: int = 500) -> np.ndarray:
-    """Return positions in the plane by metric multidimensional scaling (SMACOF), started from classical scaling.
-
-    It minimises the sum of squared differences between the distances and the distances in the plane. Classical scaling
-    exaggerates the largest differences: two samples that differ in further dimensions may lie on one spot.
-    """
+    """Return positions in the plane by metric multidimensional scaling (SMACOF), started from classical scaling."""
+    # It minimises the sum of squared differences between the distances and the distances in the plane. Classical
+    # scaling exaggerates the largest differences: two samples that differ in further dimensions may lie on one spot.
     distances = np.asarray(distances, dtype=np.float64)
     positions = classical_scaling(distances)
     # Coinciding positions have no direction in which the update could separate them.
@@ -265,11 +231,7 @@ def stress_of(positions: np.ndarray, distances: np.ndarray) -> float:
 
 
 def order_by_class(distances: np.ndarray, y: Any) -> np.ndarray:
-    """Return an order of rows that keeps each class together, and within it similar rows (average linkage).
-
-    >>> order_by_class(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"]).tolist()
-    [0, 2, 3, 1]
-    """
+    """Return an order of rows that keeps each class together, and within it similar rows (average linkage)."""
     distances = np.asarray(distances)
     codes = np.unique(np.asarray(y), return_inverse=True)[1]
     order: list[np.ndarray] = []
@@ -302,9 +264,6 @@ def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
 
     The squares of a feature's weights sum to its importance. Components are rotated onto their principal axes, except
     with Manhattan costs, where a rotation is another metric.
-
-    >>> component_weights(GroundMetric([[0.0, 1.0], [3.0, 0.0]]))[1].round(3).tolist()
-    [0.9, 0.1]
     """
     lengths = np.sqrt(np.sum(metric.components**2, axis=0))
     scale = np.divide(np.sqrt(metric.importance()), lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -321,11 +280,7 @@ def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ellipse_axes(matrix: np.ndarray) -> tuple[float, float, float]:
-    """Return the half axes of the ellipse of a 2 x 2 matrix, relative to the longer one, and its angle in degrees.
-
-    >>> ellipse_axes(np.diag([1.0, 4.0]))
-    (1.0, 0.5, 90.0)
-    """
+    """Return the half axes of the ellipse of a 2 x 2 matrix, relative to the longer one, and its angle in degrees."""
     values, vectors = np.linalg.eigh(matrix)
     minor, major = np.sqrt(np.maximum(values, 0.0) / (values[-1] or 1.0))
     return float(major), float(minor), float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))

@@ -1,15 +1,16 @@
 """Batch effects: association of batch, site, donor or another covariate with distances and with labels.
 
 A covariate is tested twice. In the distances: are distributions with the same value nearer to each other than to
-others, beyond the effect of the labels? And against the labels: if a batch is associated with the label, a metric may
-have learned the batch. The unit of both tests is a patient (group) with one value of the covariate and one label.
+others? Its values are permuted within labels, which excludes the effect of the labels. And against the labels: if a
+batch is associated with the label, a metric may have learned the batch. The unit of both tests is a patient (group)
+with one value of the covariate and one label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,10 +31,7 @@ from .._internal.validation import (
     square_distances,
 )
 from ..learning.splits import canonical_order, restricted_permutations
-from .flows import frame
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .flows import Tabular
 
 # Smallest Cramér's V of a covariate that is called associated with the label.
 _STRONG = 0.5
@@ -46,35 +44,28 @@ _DRAWS = 1999
 
 
 @dataclass(frozen=True)
-class BatchEffects:
+class BatchEffects(Tabular):
     """Covariates tested in distances and against labels; all arrays have an entry per covariate.
 
     Parameters
     ----------
     covariates : list of str
         Names of the covariates that were tested.
-    n_values : array of int of shape (n_covariates,)
+    n_values : array
         Number of values of each.
-    neighbors : array of shape (n_covariates,)
-        Share of the units whose nearest neighbour has the same value.
-    neighbors_expected : array of shape (n_covariates,)
-        Mean of `neighbors` with values permuted.
-    r2 : array of shape (n_covariates,)
-        Share of the squared distances between units that the covariate explains, as in PERMANOVA.
-    r2_expected : array of shape (n_covariates,)
-        Mean of `r2` with values permuted.
-    label_r2 : array of shape (n_covariates,)
+    neighbors, neighbors_expected : array
+        Share of the units whose nearest neighbour has the same value, and its mean with values permuted.
+    r2, r2_expected : array
+        Share of the squared distances between units that the covariate explains (PERMANOVA), and its mean with values
+        permuted.
+    label_r2 : array
         Share of the squared distances that the labels explain, for comparison.
-    p : array of shape (n_covariates,)
-        p-value of both statistics together; NaN without distances, and if no permutation is possible, for example
-        because the covariate has one value within each label.
-    q : array of shape (n_covariates,)
-        p-values adjusted for the number of covariates (Benjamini & Hochberg).
-    association : array of shape (n_covariates,)
-        Cramér's V of covariate and labels: 0 for none, 1 where one determines the other.
-    association_p : array of shape (n_covariates,)
-        p-value of `association`: Fisher's exact test for two values, two labels and independent units, otherwise by
-        restricted permutations of the units.
+    p, q : array
+        p-value of both statistics together, NaN without distances or possible permutations (a covariate with one value
+        within each label); adjusted for the number of covariates (Benjamini & Hochberg).
+    association, association_p : array
+        Cramér's V of covariate and labels, from 0 to 1, and its p-value: Fisher's exact test for two values, two labels
+        and independent units, otherwise by restricted permutations of the units.
 
     Examples
     --------
@@ -83,8 +74,8 @@ class BatchEffects:
     >>> at = np.arange(12) % 2 * 5.0 + np.linspace(0, 1, 12)  # the batch moves everything
     >>> y, batch = np.repeat(["ill", "well"], 6), np.tile(["a", "b"], 6)
     >>> result = gm.interpret.batch_effects(np.abs(at[:, None] - at), y, {"batch": batch})
-    >>> result.suspected(), float(result.neighbors[0]), bool(result.neighbors_expected[0] < 0.6)
-    (['batch'], 1.0, True)
+    >>> result.in_distances().tolist(), float(result.neighbors[0]), bool(result.neighbors_expected[0] < 0.6)
+    ([True], 1.0, True)
     """
 
     covariates: list[str]
@@ -109,7 +100,7 @@ class BatchEffects:
 
         Returns
         -------
-        array of bool of shape (n_covariates,)
+        array of bool
             Whether q is below the level, and `neighbors` exceeds its expectation by 0.1 or `r2` by 0.05.
         """
         more = (self.neighbors - self.neighbors_expected >= _MORE_NEIGHBORS) | (
@@ -132,35 +123,12 @@ class BatchEffects:
         """
         return (self.association >= _STRONG) & (self.association_p < level)
 
-    def suspected(self, level: float = 0.05) -> list[str]:
-        """Return the names of covariates with an effect on the distances or an association with the labels.
-
-        Parameters
-        ----------
-        level : float, default=0.05
-            Level of the tests.
-
-        Returns
-        -------
-        list of str
-            Names, in the order of `covariates`.
-        """
-        either = self.in_distances(level) | self.with_labels(level)
-        return [name for name, significant in zip(self.covariates, either, strict=True) if significant]
-
-    def table(self) -> DataFrame:
-        """Return a row per covariate, sorted by p-value and R².
-
-        Returns
-        -------
-        pandas.DataFrame
-            Statistics and p-values.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns: dict[str, Any] = {"covariate": self.covariates, "values": self.n_values}
         columns |= {"same among nearest": self.neighbors, "expected": self.neighbors_expected}
         columns |= {"R2": self.r2, "R2 expected": self.r2_expected, "R2 of labels": self.label_r2}
         columns |= {"p": self.p, "q": self.q, "Cramér's V with labels": self.association, "its p": self.association_p}
-        return frame(columns, np.lexsort([-np.nan_to_num(self.r2), np.nan_to_num(self.p, nan=np.inf)]))
+        return columns, np.lexsort([-np.nan_to_num(self.r2), np.nan_to_num(self.p, nan=np.inf)])
 
 
 def batch_effects(
@@ -175,14 +143,12 @@ def batch_effects(
     """Test whether batch, site, donor or another covariate is associated with distances, and with labels.
 
     Distributions of a group with the same value and label are one unit; the distance between two units is the mean
-    distance between their distributions, which does not depend on their numbers. Every group has the same total
-    weight. Two statistics are tested together: how often the nearest unit has the same value, and R², the share of
-    the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among units of
-    the same label: the test is independent of an association of the covariate with the label, which is tested
-    separately. With groups, permutations are restricted to those that keep groups together
-    (`learning.splits`): one sample with another value does not turn samples into independent units. If most
-    groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the
-    donor) is tested among distributions.
+    distance between their distributions. Every group has the same total weight. Two statistics are tested together: how
+    often the nearest unit has the same value, and R², the share of the squared distances that the covariate explains
+    (PERMANOVA, Anderson 2001). Values are permuted among units of the same label: the test is independent of an
+    association of the covariate with the label, which is tested separately. With groups, permutations keep groups
+    together. If most groups have one value, neighbours in the same group are ignored. A covariate that identifies the
+    groups (the donor) is tested among distributions.
 
     Use distances that hold for new distributions: for an ensemble, its out-of-bag `distances_`.
 
@@ -193,8 +159,8 @@ def batch_effects(
     y : array-like of shape (n_distributions,)
         Labels; these, covariates and groups go by name where they carry names.
     covariates : DataFrame or dict of str to array-like of shape (n_distributions,)
-        Candidates by name. Tested are those with at least 2 values and at most half as many as distributions;
-        distributions in which one is missing are left out of its test.
+        Candidates by name. Tested are those with at least 2 values and at most half as many as distributions, without
+        the distributions in which the value is missing.
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     n_permutations : int, default=999
@@ -214,8 +180,8 @@ def batch_effects(
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
     >>> ensemble = gm.GroundMetricEnsemble(2, random_state=0).fit(D, y)
     >>> result = gm.interpret.batch_effects(ensemble.distances_, y, {"site": np.arange(len(D)) % 2})
-    >>> result.covariates, result.suspected()
-    (['site'], [])
+    >>> result.covariates, result.in_distances().tolist()
+    (['site'], [False])
     """
     name_index = NameIndex.of(y, *([] if distances is None else [distances]))
     labels = check_labels(y, name_index)
@@ -224,9 +190,18 @@ def batch_effects(
         raise ValueError(f"distances have shape {matrix.shape} for {labels.size} labels: one row is needed for each")
     groups = group_list(groups, name_index)
     check_number("n_permutations", n_permutations, low=1, whole=True)
+    if not isinstance(covariates, Mapping) and not hasattr(covariates, "columns"):
+        raise TypeError(
+            f"covariates is {type(covariates).__name__}: expected a DataFrame, or a dict of names to values"
+        )
     seed = resolve_seed(random_state)
     rows: dict[str, _Tested] = {}
-    for name, values in _columns(covariates, name_index, labels.size).items():
+    for name in covariates.columns if hasattr(covariates, "columns") else covariates:
+        values = np.array(align_by_name(covariates[name], name_index, str(name)), dtype=object)
+        if values.shape != labels.shape:
+            raise ValueError(
+                f"covariate {name!r} has shape {values.shape} for {labels.size} distributions: one is needed for each"
+            )
         present = np.flatnonzero([not is_missing(value) for value in values])
         codes = np.unique([str(values[row]) for row in present], return_inverse=True)[1]
         if not codes.size or not 2 <= codes.max() + 1 <= codes.size / 2:
@@ -235,13 +210,13 @@ def batch_effects(
             None if name_index.names is None else [name_index.names[row] for row in present.tolist()], present.size
         )
         chosen = present[order]
-        case = _Case.of(
+        units = _Units.of(
             codes[order],
             np.unique(labels[chosen], return_inverse=True)[1],
             number_groups(None if groups is None else [groups[row] for row in chosen], chosen.size),
         )
         part = None if matrix is None else matrix[np.ix_(chosen, chosen)]
-        rows[name] = _tested(case, part, n_permutations, keyed_generator(seed, "permutations", name))
+        rows[str(name)] = _tested(units, part, n_permutations, keyed_generator(seed, "permutations", str(name)))
     columns = {name: np.array([getattr(row, name) for row in rows.values()]) for name in _Tested._fields}
     q = np.full(len(rows), np.nan)
     tested = np.isfinite(columns["p"].astype(float))
@@ -250,23 +225,18 @@ def batch_effects(
     return BatchEffects(list(rows), q=q, **columns)
 
 
-class _Case(NamedTuple):
-    """Covariate, label and group of each unit, as numbers, and the unit of each distribution.
-
-    Units are numbered in the order of the distributions, which is that of their names.
-    """
+class _Units(NamedTuple):
+    """Covariate, label and group of each unit, as numbers, in the order of names; and the unit of each distribution."""
 
     codes: np.ndarray
     labels: np.ndarray
     groups: np.ndarray | None
-    units: np.ndarray
+    of_distribution: np.ndarray
 
     @classmethod
-    def of(cls, codes: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> _Case:
-        """Combine distributions of a group with the same value and label to one unit.
-
-        A covariate with a value of its own in each group identifies the groups: a test among groups is impossible.
-        """
+    def of(cls, codes: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> _Units:
+        """Combine distributions of a group with the same value and label to one unit."""
+        # A covariate with a value of its own in each group identifies the groups: a test among groups is impossible.
         if (
             groups is None
             or np.unique(np.stack([groups, codes]), axis=1).shape[1] == codes.max() + 1 == groups.max() + 1
@@ -277,22 +247,9 @@ class _Case(NamedTuple):
         first = [keys.index(key) for key in numbers]
         return cls(codes[first], labels[first], groups[first], np.array([numbers[key] for key in keys]))
 
-    @property
-    def weights(self) -> np.ndarray:
-        """Weights of the units, with the same sum for each group."""
-        return np.ones(self.codes.size) if self.groups is None else 1.0 / np.bincount(self.groups)[self.groups]
-
-    @property
-    def varies_between_groups(self) -> bool:
-        """Whether most groups have one value of the covariate."""
-        if self.groups is None:
-            return False
-        pairs = np.unique(np.stack([self.groups, self.codes]), axis=1)
-        return bool(np.mean(np.unique(pairs[0], return_counts=True)[1] == 1) > 0.5)
-
-    def distances(self, matrix: np.ndarray) -> np.ndarray:
+    def mean_distances(self, matrix: np.ndarray) -> np.ndarray:
         """Return the mean distance between the distributions of two units, 0 on the diagonal."""
-        membership = (self.units == np.arange(self.codes.size)[:, None]).astype(np.float64)
+        membership = (self.of_distribution == np.arange(self.codes.size)[:, None]).astype(np.float64)
         membership /= membership.sum(axis=1, keepdims=True)
         means = membership @ matrix @ membership.T
         np.fill_diagonal(means, 0.0)
@@ -308,57 +265,54 @@ class _Case(NamedTuple):
             return self.codes[None]
         return exchange.sample(count, random)
 
-    def association(self, random: np.random.Generator) -> tuple[float, float]:
-        """Return Cramér's V of covariate and label over units, and its p-value."""
-        if self.groups is None or np.unique(self.groups).size == self.groups.size:
-            return association(self.codes, self.labels, random)
-        return association(self.codes, self.labels, random, self.arrangements(_DRAWS, random, within_labels=False))
-
 
 class _Tested(NamedTuple):
     """Results for one covariate; the names are those of `BatchEffects`."""
 
     n_values: int
-    neighbors: float
-    neighbors_expected: float
-    r2: float
-    r2_expected: float
-    label_r2: float
-    p: float
     association: float
     association_p: float
+    neighbors: float = np.nan
+    neighbors_expected: float = np.nan
+    r2: float = np.nan
+    r2_expected: float = np.nan
+    label_r2: float = np.nan
+    p: float = np.nan
 
 
-def _tested(case: _Case, distances: np.ndarray | None, n_permutations: int, random: np.random.Generator) -> _Tested:
-    n_values, unknown = int(case.codes.max()) + 1, np.nan
-    associated = case.association(random)
+def _tested(units: _Units, distances: np.ndarray | None, n_permutations: int, random: np.random.Generator) -> _Tested:
+    groups, arrangements = units.groups, None
+    if groups is not None and np.unique(groups).size < groups.size:
+        arrangements = units.arrangements(_DRAWS, random, within_labels=False)
+    associated = int(units.codes.max()) + 1, *association(units.codes, units.labels, random, arrangements)
     if distances is None:
-        return _Tested(n_values, unknown, unknown, unknown, unknown, unknown, unknown, *associated)
-    nearest = _nearest(case.distances(distances), case.groups if case.varies_between_groups else None)
-    squares = case.distances(distances**2)
-    rows = case.arrangements(n_permutations, random, within_labels=True)
-    weights = case.weights
+        return _Tested(*associated)
+    excluded, weights = np.eye(units.codes.size, dtype=bool), np.ones(units.codes.size)
+    if groups is not None:
+        weights = 1.0 / np.bincount(groups)[groups]  # the same sum for each group
+        pairs = np.unique(np.stack([groups, units.codes]), axis=1)
+        if np.mean(np.unique(pairs[0], return_counts=True)[1] == 1) > 0.5:  # most groups have one value
+            excluded = groups[:, None] == groups
+    nearest = np.argmin(np.where(excluded, np.inf, units.mean_distances(distances)), axis=1)
+    squares = units.mean_distances(distances**2)
+    rows = units.arrangements(n_permutations, random, within_labels=True)
     same = (rows == rows[:, nearest]) @ weights / weights.sum()
     table = np.stack([same, _explained(squares, rows, weights)], axis=1)
-    several = len(table) > 1
-    expected = table[1:].mean(axis=0) if several else np.full(2, np.nan)
-    return _Tested(
-        n_values, table[0, 0], expected[0], table[0, 1], expected[1],
-        float(_explained(squares, case.labels[None], weights)[0]), _both(table) if several else np.nan, *associated,
-    )  # fmt: skip
-
-
-def _nearest(distances: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-    """Return the nearest other unit of each, of another group if groups are given."""
-    excluded = np.eye(len(distances), dtype=bool) if groups is None else groups[:, None] == groups
-    return np.argmin(np.where(excluded, np.inf, distances), axis=1)
+    expected, p = np.full(2, np.nan), np.nan
+    if len(table) > 1:
+        expected = table[1:].mean(axis=0)
+        # Each arrangement is ranked among all by each statistic, and then by its best rank: under the null hypothesis
+        # the observed arrangement has every rank with equal probability.
+        ranks = np.stack([np.mean(column >= column[:, None] - _TIE, axis=1) for column in table.T], axis=1)
+        best = ranks.min(axis=1)
+        p = float(np.mean(best <= best[0] + _TIE))
+    label_r2 = float(_explained(squares, units.labels[None], weights)[0])
+    return _Tested(*associated, table[0, 0], expected[0], table[0, 1], expected[1], label_r2, p)
 
 
 def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return R² of PERMANOVA for each arrangement (row) of the codes, with weights of the units.
-
-    R² is 1 minus the sum of squares within values over the total one, each divided by its weight.
-    """
+    """Return R² of PERMANOVA for each arrangement (row) of the codes, with weights of the units."""
+    # R² is 1 minus the sum of squares within values over the total one, each divided by its weight.
     total = weights @ squares @ weights / weights.sum()
     within = np.zeros(len(rows))
     for code in range(int(rows.max()) + 1):
@@ -366,17 +320,6 @@ def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np
         mass = members.sum(axis=1)
         within += np.einsum("au,au->a", members @ squares, members) / np.where(mass > 0, mass, 1.0)
     return 1.0 - within / total if total > 0 else np.zeros(len(rows))
-
-
-def _both(table: np.ndarray) -> float:
-    """Return the p-value of several statistics together; (arrangements, statistics), the observed values first.
-
-    Each arrangement is ranked among all by each statistic, and then by its best rank: under the null hypothesis the
-    observed arrangement has every rank with equal probability.
-    """
-    ranks = np.stack([np.mean(column >= column[:, None] - _TIE, axis=1) for column in table.T], axis=1)
-    best = ranks.min(axis=1)
-    return float(np.mean(best <= best[0] + _TIE))
 
 
 def association(
@@ -390,9 +333,6 @@ def association(
     The p-value is that of Fisher's exact test for two by two classes, otherwise of 1,999 permutations. If
     `arrangements` of the first list are given, one per row with the observed labels first, the p-value is the share of
     rows with at least the association of the first row.
-
-    >>> association(list("aabb" * 3), list("xxyy" * 3))[0]
-    1.0
     """
     rows, columns = (np.unique(np.asarray(values), return_inverse=True)[1] for values in (first_labels, second_labels))
     table = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
@@ -410,20 +350,3 @@ def association(
     tables = counts @ (columns[:, None] == np.arange(table.shape[1])).astype(np.float64)
     deviations = (tables**2 / contingency.expected_freq(table)).sum(axis=(1, 2))
     return strength, float(np.mean(deviations >= deviations[0] * (1 - _TIE)))
-
-
-def _columns(covariates: Any, name_index: NameIndex, n: int) -> dict[str, np.ndarray]:
-    """Values of each covariate in the order of the distributions."""
-    if not isinstance(covariates, Mapping) and not hasattr(covariates, "columns"):
-        raise TypeError(
-            f"covariates is {type(covariates).__name__}: expected a DataFrame, or a dict of names to values"
-        )
-    by_name = {}
-    for name in covariates.columns if hasattr(covariates, "columns") else covariates:
-        values = np.array(align_by_name(covariates[name], name_index, str(name)), dtype=object)
-        if values.shape != (n,):
-            raise ValueError(
-                f"covariate {name!r} has shape {values.shape} for {n} distributions: one is needed for each"
-            )
-        by_name[str(name)] = values
-    return by_name

@@ -6,9 +6,10 @@ Also the arguments that functions of this package share: metric, labels and kind
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -37,14 +38,29 @@ from ..transport.solvers.exact import solve_exact
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Digest = TypeVar("Digest")
+MOST_BAGS = 4  # metrics under which a pair is compared; more take longer and hardly add precision
 
-def frame(columns: Mapping[str, Any], order: np.ndarray | None = None) -> DataFrame:
-    """Return a data frame with the given columns and order of rows."""
-    need("pandas", "a table")
-    import pandas as pd
 
-    table = pd.DataFrame(dict(columns))
-    return table if order is None else table.iloc[order].reset_index(drop=True)
+class Tabular:
+    """Result with a table: `_table` returns its columns and the order of its rows."""
+
+    def table(self) -> DataFrame:
+        """Return the result as a data frame, the most important rows first.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per feature, kind of points, axis, covariate, set or patient.
+        """
+        need("pandas", "a table")
+        import pandas as pd
+
+        columns, order = self._table()
+        return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
+
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
+        raise NotImplementedError
 
 
 def metric_of(source: Any, D: Distributions) -> GroundMetric:
@@ -70,28 +86,13 @@ def feature_names(D: Distributions, metric: GroundMetric | None = None) -> list[
     return [str(name) for name in names] if names is not None else [f"feature {k}" for k in range(D.shape[1])]
 
 
-@dataclass(frozen=True)
-class Annotation:
-    """Kind of each point: `codes` has the index of each point's value in `values`."""
-
-    values: list[Any]
-    codes: np.ndarray
-
-    def masses(self, D: Distributions) -> np.ndarray:
-        """Return the mass of each kind in each distribution, (n_distributions, n_values)."""
-        owner = np.repeat(np.arange(len(D)), D.sizes)
-        cells = np.bincount(owner * len(self.values) + self.codes, D.weights, len(D) * len(self.values))
-        return cells.reshape(len(D), len(self.values))
-
-
-def annotation_of(D: Distributions, annotation: Any) -> Annotation:
-    """Return an annotation of D by its name, or an array in the order of `D.points`; None: one kind of points.
-
-    Distributions do not know the names of their points, and sort points whose distributions are interleaved. A Series
-    that is indexed by points is then in another order than `D.points`, and is refused.
-    """
+def annotation_of(D: Distributions, annotation: Any) -> tuple[list[Any], np.ndarray]:
+    """Return the kinds of points, and the index of each point's kind among them; None: one kind."""
+    # An annotation is named, or an array in the order of `D.points`. Distributions do not know the names of their
+    # points, and sort points whose distributions are interleaved. A Series that is indexed by points is then in another
+    # order than `D.points`, and is refused.
     if annotation is None:
-        return Annotation(["all"], np.zeros(D.points.shape[0], np.intp))
+        return ["all"], np.zeros(D.points.shape[0], np.intp)
     name = annotation if isinstance(annotation, str) else "annotation"
     if isinstance(annotation, str):
         if annotation not in D.annotations:
@@ -110,30 +111,25 @@ def annotation_of(D: Distributions, annotation: Any) -> Annotation:
     if n_missing:
         raise ValueError(f"{name} is missing for {n_missing} points: give them a value of their own, e.g. 'unknown'")
     values, codes = np.unique(array, return_inverse=True)
-    return Annotation(values.tolist(), codes)
+    return values.tolist(), codes
 
 
-def equalized_with_kinds(D: Distributions, kinds: Annotation) -> tuple[Distributions, np.ndarray]:
-    """Return the distributions with equal numbers of points, and the code of the kind of each of these points."""
+def equalized_with_kinds(D: Distributions, kinds: np.ndarray) -> tuple[Distributions, np.ndarray]:
+    """Return the distributions with equal numbers of points, and the kind of each of these points."""
     coded = D.with_points(D.points, D.features)
-    coded.annotations = {"kind": kinds.codes}
+    coded.annotations = {"kind": kinds}
     coded = coded.equalize()
     return coded, coded.annotations["kind"]
 
 
-Digest = TypeVar("Digest")
-MOST_BAGS = 4  # metrics under which a pair is compared; more take longer and hardly add precision
-
-
 @dataclass(frozen=True)
-class Flow:
+class Flow(Tabular):
     """Mass that is moved between kinds of points, as a mean over pairs of distributions.
 
     Parameters
     ----------
     source, target : str
-        Names of the distribution or class that mass leaves, and of the one that it goes to; of several distributions,
-        their number, e.g. "3 distributions".
+        Names of the distribution or class that mass leaves, and of the one that it goes to.
     values : list
         Kinds of points.
     mass : array of shape (n_values, n_values)
@@ -148,8 +144,8 @@ class Flow:
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
     >>> result = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
-    >>> result.source, result.target, result.kept, result.distance.tolist()
-    ('ann', 'bob', 1.0, [[0.5, nan], [nan, 1.0]])
+    >>> result.kept, result.distance.tolist()
+    (1.0, [[0.5, nan], [nan, 1.0]])
     """
 
     source: str
@@ -174,14 +170,7 @@ class Flow:
         """Share of the mass that stays with its kind."""
         return float(np.trace(self.mass))
 
-    def table(self) -> DataFrame:
-        """Return a row for every two kinds between which mass is moved, sorted by cost.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns from, to, mass, distance and share of cost.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         rows, cols = np.nonzero(self.mass)
         columns = {
             "from": [self.values[r] for r in rows],
@@ -190,13 +179,13 @@ class Flow:
             "distance": self.distance[rows, cols],
             "share of cost": self.cost[rows, cols] / (self.value or 1.0),
         }
-        return frame(columns, np.argsort(-self.cost[rows, cols], kind="stable"))
+        return columns, np.argsort(-self.cost[rows, cols], kind="stable")
 
 
 def flow(
     D: DistributionsLike,
-    i: Hashable | Sequence[Hashable],
-    j: Hashable | Sequence[Hashable],
+    i: Hashable,
+    j: Hashable,
     metric: MetricLike,
     annotation: str | LabelsLike,
     *,
@@ -211,9 +200,9 @@ def flow(
     ----------
     D : Distributions
         The cohort.
-    i, j : str, int or list of str or int
-        A distribution by its name or its index, or several of them; with `y`, the label of a class each (the same label
-        twice: pairs within the class). Of several, the flow is the mean over all pairs.
+    i, j : str or int
+        A distribution by its name or its index; with `y`, the label of a class each (the same label twice: pairs within
+        the class), and the flow is the mean over all pairs.
     metric : GroundMetric or fitted learner
         The ground metric.
     annotation : str or array of shape (n_points,)
@@ -241,12 +230,10 @@ def flow(
     (['B', 'T'], [[0.5, 0.0], [0.0, 0.5]], 0.75)
     """
     D = as_distributions(D)
-    metric, kinds = metric_of(metric, D), annotation_of(D, annotation)
+    metric, (values, kinds) = metric_of(metric, D), annotation_of(D, annotation)
     if y is None:
-        first, second = (_indices_of(D, side) for side in (i, j))
-        source, target = (
-            visible(D.names[side[0]]) if side.size == 1 else f"{side.size} distributions" for side in (first, second)
-        )
+        first, second = (np.array([_index_of(D, side)]) for side in (i, j))
+        source, target = (visible(D.names[side[0]]) for side in (first, second))
     else:
         labels = check_labels(y, D.name_index)
         first, second = (np.flatnonzero(labels == label) for label in (i, j))
@@ -263,34 +250,26 @@ def flow(
         if len(pairs) > max_pairs:
             random = check_random_state(random_state)
             pairs = pairs[np.sort(random.choice(len(pairs), max_pairs, replace=False))]
-    n = len(kinds.values)
+    n = len(values)
 
     def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
-        cell = kinds.codes[plan.rows] * n + kinds.codes[plan.cols]
+        cell = kinds[plan.rows] * n + kinds[plan.cols]
         return np.bincount(cell, plan.mass, n * n), np.bincount(cell, plan.cost, n * n)
 
     mass, cost = np.mean(for_each_pair(D, pairs, metric, digest, n_jobs), axis=0)
-    return Flow(source, target, kinds.values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
+    return Flow(source, target, values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
 
 
-def _indices_of(D: Distributions, entries: Any) -> np.ndarray:
-    """Return indices of distributions that are given by name (text) or index, one or several."""
-    several = [entries] if isinstance(entries, str | numbers.Integral) else list(entries)
-    if not several:
-        raise ValueError("no distribution is given: at least one is needed on each side")
-    indices = []
-    for entry in several:
-        if isinstance(entry, str) and entry in D.names:
-            indices.append(D.names.index(entry))
-        elif isinstance(entry, numbers.Integral) and 0 <= int(entry) < len(D):
-            indices.append(int(entry))
-        else:
-            raise ValueError(f"there is no distribution {entry!r}: expected a name, or an index from 0 to {len(D) - 1}")
-    return np.array(indices, dtype=np.intp)
+def _index_of(D: Distributions, entry: Any) -> int:
+    """Return the index of a distribution that is given by name (text) or index."""
+    if isinstance(entry, str) and entry in D.names:
+        return D.names.index(entry)
+    if isinstance(entry, numbers.Integral) and 0 <= int(entry) < len(D):
+        return int(entry)
+    raise ValueError(f"there is no distribution {entry!r}: expected a name, or an index from 0 to {len(D) - 1}")
 
 
-@dataclass(frozen=True)
-class Shipments:
+class Shipments(NamedTuple):
     """An optimal plan: `mass[k]` goes from point `rows[k]` to point `cols[k]` (rows of `D.points`).
 
     `distance[k]` is the cost of a unit of mass under the metric: for squared costs, the squared distance.
@@ -353,11 +332,6 @@ def for_each_pair(
         return threads.map(solve, list(pairs))
 
 
-def plans_bar(n_pairs: int, verbose: int) -> tqdm:
-    """Return a progress bar of optimal plans for `for_each_pair`."""
-    return progress_bar(n_pairs, "transport plans", "pair", show=bool(verbose))
-
-
 def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
     """Return ordered pairs (distribution, partner), with at most `most` partners of every class for each."""
     pairs: list[tuple[int, int]] = []
@@ -369,24 +343,35 @@ def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.ra
     return np.array(pairs, dtype=np.intp).reshape(-1, 2)
 
 
+def _unordered(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sorted unordered pairs, the position of each pair among them, and whether it is reversed (0 or 1)."""
+    # One plan serves both directions of a pair.
+    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    return unordered, position.ravel(), (pairs[:, 0] > pairs[:, 1]).astype(int)
+
+
+@dataclass(frozen=True)
+class Bag:
+    """All distributions (with all or some of their points) under one metric."""
+
+    D: Distributions
+    kinds: np.ndarray  # of each point, as a number
+    metric: GroundMetric
+    trained_on: np.ndarray  # whether the metric was trained on the labels of each distribution
+
+
 @dataclass(frozen=True)
 class PairCosts:
-    """Transport costs of each distribution to each of its partners.
+    """Transport costs of each distribution to each of its partners."""
 
-    `pairs` has shape (n_pairs, 2), `codes` (n_distributions,) has the class of each distribution. `costs` has shape
-    (n_pairs, n_values, n_axes): by the kind of the distribution's points, and by the axis along which they move.
-    """
-
-    pairs: np.ndarray
-    costs: np.ndarray
-    codes: np.ndarray
+    pairs: np.ndarray  # (n_pairs, 2)
+    costs: np.ndarray  # (n_pairs, n_values, n_columns), by kind of the points, and by axis or another division
+    codes: np.ndarray  # (n_distributions,) class of each distribution
 
     def means(self, weights: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean costs to partners of other classes and of the own, (n_values, n_axes) each.
-
-        The mean is first over the partners of a distribution, then over distributions that have partners in both. With
-        weights (of a bootstrap draw), each distribution has the same weight in the two means.
-        """
+        """Return mean costs to partners of other classes and of the own, (n_values, n_columns) each."""
+        # The mean is first over the partners of a distribution, then over distributions that have partners in both.
+        # With weights (of a bootstrap draw), each distribution has the same weight in the two means.
         weights = np.ones(self.codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
         d, e = self.pairs.T
         same = self.codes[d] == self.codes[e]
@@ -398,48 +383,47 @@ class PairCosts:
         between, within = (np.einsum("p,pva->va", share * kind, self.costs) for kind in (~same, same))
         return between, within
 
-    def checked_means(self) -> tuple[np.ndarray, np.ndarray]:
-        between, within = self.means()
-        if np.isnan(between).any():
-            raise ValueError("no class has two distributions: distances within classes are needed for comparison")
-        return between, within
-
 
 def pair_costs(
-    D: Distributions,
+    bags: Sequence[Bag],
     codes: np.ndarray,
-    metric: GroundMetric,
-    kinds: np.ndarray,
-    n_values: int,
+    digest: Callable[[Bag, Shipments], np.ndarray],
     *,
     max_partners: int,
     random: np.random.RandomState,
     n_jobs: int | None,
-    verbose: int = 0,
+    verbose: int,
 ) -> PairCosts:
-    """Compare every distribution with at most `max_partners` of every class, by kind of points and by axis.
+    """Compare every distribution with at most `max_partners` of every class, and points with points of their kind.
 
-    With several kinds, points are compared with points of their own kind as far as masses allow. The cost of
-    mass m over the step s is divided among the axes a: m|s| = Σ m s_a² / |s| (Manhattan Σ m |s_a|, squared Σ m s_a²).
+    Mass stays in its kind as far as masses allow. `digest` returns the costs of a plan for its source and its target,
+    (2, n_values, n_columns). Costs are averaged over at most `MOST_BAGS` bags whose metric was trained on neither
+    distribution; pairs without such a bag are left out.
     """
-    z = metric.project(D)
-
-    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
-        step = z[plan.rows] - z[plan.cols]
-        parts = step * metric.cost.slopes(step) * plan.mass[:, None]
-        return _by_kind(kinds[plan.rows], parts, n_values), _by_kind(kinds[plan.cols], parts, n_values)
-
     pairs = partners(codes, max_partners, random)
-    # One plan serves both directions of a pair, and `digest` gives the parts of both.
-    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    with plans_bar(len(unordered), verbose) as bar:
-        sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds if n_values > 1 else None, bar=bar)
-    costs = [sides[k][int(d > e)] for k, (d, e) in zip(position.ravel(), pairs.tolist(), strict=True)]
-    return PairCosts(pairs, np.array(costs), codes)
+    unordered, position, reverse = _unordered(pairs)
+    eligible = np.array([~bag.trained_on[unordered].any(axis=1) for bag in bags])  # (n_bags, n_unordered)
+    if len(bags) > MOST_BAGS:
+        order = np.where(eligible, random.random_sample(eligible.shape), 2.0).argsort(axis=0).argsort(axis=0)
+        eligible &= order < MOST_BAGS
+    totals: list[Any] = [0.0] * len(unordered)
+    with progress_bar(int(eligible.sum()), "transport plans", "pair", show=bool(verbose)) as bar:
+        for bag, chosen in zip(bags, eligible, strict=True):
+            costs = for_each_pair(
+                bag.D, unordered[chosen], bag.metric, partial(digest, bag), n_jobs, bag.kinds, bar=bar
+            )
+            for k, cost in zip(np.flatnonzero(chosen), costs, strict=True):
+                totals[k] = totals[k] + cost
+    count = eligible.sum(axis=0)
+    compared = count[position] > 0
+    means = [totals[k][side] / count[k] for k, side in zip(position[compared], reverse[compared], strict=True)]
+    result = PairCosts(pairs[compared], np.array(means), codes)
+    if not means or np.isnan(result.means()[0]).any():
+        raise ValueError("no class has two distributions: distances within classes are needed for comparison")
+    return result
 
 
-@dataclass(frozen=True)
-class Travel:
+class Travel(NamedTuple):
     """Mean distance of the mass of each cell to samples of other classes and of its own class."""
 
     between: np.ndarray
@@ -456,8 +440,7 @@ def travel_of_cells(
     verbose: int = 0,
 ) -> Travel:
     """Solve one plan per unordered pair of samples and average the costs of each cell; `kinds` are cell types."""
-    directed = {(int(a), int(b)) for a, b in pairs}
-    undirected = sorted({(min(pair), max(pair)) for pair in directed})
+    unordered, position, reverse = _unordered(pairs)
 
     def cost_per_mass(ends: np.ndarray, cost: np.ndarray) -> np.ndarray:
         """Return the cost per unit of mass of each cell of a sample, whose cells in a plan are `ends`."""
@@ -469,81 +452,28 @@ def travel_of_cells(
         return cost_per_mass(plan.rows, plan.cost), cost_per_mass(plan.cols, plan.cost), float(plan.cost.sum())
 
     space = GroundMetric(np.eye(cells.points.shape[1]))
-    with plans_bar(len(undirected), verbose) as bar:
-        solved = for_each_pair(cells, np.array(undirected), space, digest, n_jobs, kinds, bar=bar)
+    with progress_bar(len(unordered), "transport plans", "pair", show=bool(verbose)) as bar:
+        solved = for_each_pair(cells, unordered, space, digest, n_jobs, kinds, bar=bar)
+    same = (codes[pairs[:, 0]] == codes[pairs[:, 1]]).astype(int)
     sums = np.zeros((2, cells.points.shape[0]))  # rows: other classes, same class
     counts = np.zeros((2, len(cells)))
-    distances = []
-    for pair, (forward, backward, distance) in zip(undirected, solved, strict=True):
-        same = int(codes[pair[0]] == codes[pair[1]])
-        distances += [] if same else [distance]
-        for (sample, partner), cost in ((pair, forward), (pair[::-1], backward)):
-            if (sample, partner) in directed:
-                sums[same, cells.bounds[sample] : cells.bounds[sample + 1]] += cost
-                counts[same, sample] += 1
+    for k in np.argsort(position, kind="stable"):  # costs are added in the same order for any order of the pairs
+        sample = pairs[k, 0]
+        sums[same[k], cells.bounds[sample] : cells.bounds[sample + 1]] += solved[position[k]][reverse[k]]
+        counts[same[k], sample] += 1
     with np.errstate(invalid="ignore"):  # NaN for a sample alone in its class
         means = sums / np.repeat(counts, cells.sizes, axis=1)
+    distances = [distance for (d, e), (*_, distance) in zip(unordered, solved, strict=True) if codes[d] != codes[e]]
     return Travel(means[0], means[1], float(np.mean(distances)))
 
 
-@dataclass(frozen=True)
-class Bag:
-    """All distributions (with all or some of their points) under one metric.
-
-    `kinds` has the kind of each point as a number, `trained_on` is True for distributions that the metric was trained
-    on.
-    """
-
-    D: Distributions
-    kinds: np.ndarray
-    metric: GroundMetric
-    trained_on: np.ndarray
-
-
-def costs_within_kinds(
-    bags: Sequence[Bag],
-    codes: np.ndarray,
-    n_values: int,
-    *,
-    max_partners: int,
-    random: np.random.RandomState,
-    n_jobs: int | None,
-    verbose: int = 0,
-) -> PairCosts:
-    """Compare every distribution with others, points with points of their own kind as far as masses allow.
-
-    Costs of a pair are averaged over at most `MOST_BAGS` bags whose metric was trained on neither distribution; pairs
-    without such a bag are left out. The last dimension of the costs has cost and mass instead of axes; an additional
-    kind at the end has the mass that must change its kind.
-    """
-    pairs = partners(codes, max_partners, random)
-    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    eligible = np.array([~bag.trained_on[unordered].any(axis=1) for bag in bags])  # (n_bags, n_unordered)
-    if len(bags) > MOST_BAGS:
-        order = np.where(eligible, random.random_sample(eligible.shape), 2.0).argsort(axis=0).argsort(axis=0)
-        eligible &= order < MOST_BAGS
-    total = np.zeros((len(unordered), n_values + 1, 2))
-    with plans_bar(int(eligible.sum()), verbose) as bar:
-        for bag, chosen in zip(bags, eligible, strict=True):
-
-            def digest(plan: Shipments, kinds: np.ndarray = bag.kinds) -> np.ndarray:
-                kind = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
-                return _by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
-
-            pairs_of_bag = unordered[chosen]
-            total[chosen] += for_each_pair(bag.D, pairs_of_bag, bag.metric, digest, n_jobs, bag.kinds, bar=bar) or 0.0
-    count = eligible.sum(axis=0)
-    costs = total / np.maximum(count, 1)[:, None, None]
-    compared = (count > 0)[position.ravel()]
-    return PairCosts(pairs[compared], costs[position.ravel()][compared], codes)
-
-
-def _by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:
+def by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:
+    """Return the sum of the rows of each kind, (n_values, n_columns)."""
     return np.stack([np.bincount(kinds, column, n_values) for column in parts.T], axis=1)
 
 
 @dataclass(frozen=True)
-class AnnotationRelevance:
+class AnnotationRelevance(Tabular):
     """Relevance of each kind of points: its share of the excess distance between classes.
 
     The excess distance is the mean distance to distributions of other classes minus that to the own class.
@@ -555,17 +485,17 @@ class AnnotationRelevance:
     mass : array of shape (n_values,)
         Mass of each kind, as a mean over distributions; sums to 1.
     relevance : array of shape (n_values,)
-        Excess distance of a unit of mass of this kind to points of its kind, in units of the mean distance between
-        classes; NaN for a kind that is not in all classes.
+        Excess distance of a unit of mass of this kind, in units of the mean distance between classes; NaN for a kind
+        that is not in all classes.
     share : array of shape (n_values,)
         Mass × relevance as a share of the sum over kinds.
     draws : array of shape (n_draws, n_values)
         Shares in bootstrap draws of the distributions; no rows if all are in one group.
     composition : float
-        Share of the whole excess distance that is not within kinds: the cost of mass that must change its kind because
-        distributions have unequal masses of the kinds. Near 1, classes differ in the frequencies of the kinds.
+        Share of the whole excess distance that is due to mass that must change its kind. Near 1, classes differ in the
+        frequencies of the kinds.
     total : float
-        Excess distance within kinds: sum over kinds of mass × relevance, in units of the mean distance between classes.
+        Excess distance within kinds: sum over kinds of mass × relevance.
     total_draws : array of shape (n_draws,)
         The same in the bootstrap draws.
     out_of_bag : bool
@@ -576,9 +506,8 @@ class AnnotationRelevance:
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
-    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> result.values, result.values[result.share.argmax()], result.interval.shape
-    (['centre', 'high', 'low'], 'centre', (2, 3))
+    >>> gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10).values
+    ['centre', 'high', 'low']
     """
 
     values: list[Any]
@@ -607,20 +536,13 @@ class AnnotationRelevance:
         best = np.argmax(np.nan_to_num(self.draws, nan=-np.inf), axis=1)
         return np.bincount(best, minlength=len(self.values)) / max(1, len(best))
 
-    def table(self) -> DataFrame:
-        """Return a row per kind, sorted by share.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns value, share, low, high, first, relevance and mass.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         low, high = self.interval
         columns = {
             "value": self.values, "share": self.share, "low": low, "high": high, "first": self.first,
             "relevance": self.relevance, "mass": self.mass,
         }  # fmt: skip
-        return frame(columns, np.argsort(-np.nan_to_num(self.share, nan=-np.inf), kind="stable"))
+        return columns, np.argsort(-np.nan_to_num(self.share, nan=-np.inf), kind="stable")
 
 
 def annotation_relevance(
@@ -638,16 +560,14 @@ def annotation_relevance(
 ) -> AnnotationRelevance:
     """Divide the excess distance between classes among the kinds of points, with confidence intervals.
 
-    Points are compared with points of their kind: the transport plan is the best one among those that keep as much mass
-    as possible in its kind. The excess of a kind is the distance of its mass to other classes minus that to the own
-    class. Without the restriction, points that have changed raise the costs of other kinds, which must be their
-    partners. A kind that is the same in all classes has an excess of 0 up to noise, and its interval contains 0. Shares
-    sum to 1, and may be negative.
+    The transport plan is the best one among those that keep as much mass as possible in its kind; otherwise, points
+    that have changed would raise the costs of other kinds, which must be their partners. The excess of a kind is the
+    distance of its mass to other classes minus that to the own class: 0 up to noise for a kind that is the same in all
+    classes. Shares sum to 1, and may be negative. All distributions are compared by equal numbers of points.
 
-    Under a metric that was learned from the labels of the distributions, every kind is farther in other classes,
-    because the metric has fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were
-    trained on neither distribution (out of bag); then no comparison with permuted labels is needed. All distributions
-    are compared by equal numbers of points.
+    Under a metric that was learned from these labels, every kind is farther in other classes, because the metric has
+    fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were trained on neither
+    distribution (out of bag).
 
     The 95 % intervals are by bootstrap of the distributions within each class (whole groups if given; groups with
     several classes, regardless of class), on both sides of a comparison. The metric is held fixed.
@@ -686,32 +606,29 @@ def annotation_relevance(
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
     >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> round(float(result.share.sum()), 6)
-    1.0
+    >>> result.values[result.share.argmax()]
+    'centre'
     """
     check_number("n_draws", n_draws, low=1, whole=True)
     D = as_distributions(D)
     _, codes = classes_of(y, D)
-    kinds = annotation_of(D, annotation)
-    bags, out_of_bag = _bags(metric, *equalized_with_kinds(D, kinds))
+    values, kinds = annotation_of(D, annotation)
+    D, kinds = equalized_with_kinds(D, kinds)
+    bags = [Bag(D, kinds, metric_of(metric, D), np.zeros(len(D), dtype=bool))]
+    ensemble: Any = getattr(metric, "ensemble_", metric)
+    out_of_bag = False
+    if isinstance(ensemble, GroundMetricEnsemble):
+        geometry = ensemble.fitted_.geometries[""]
+        out_of_bag = sorted(map(str, geometry.names)) == sorted(map(str, D.names)) and bool(ensemble.fitted_.design)
+    if out_of_bag:
+        position = {name: d for d, name in enumerate(geometry.names)}
+        order = [position[name] for name in D.names]
+        members = ensemble.fitted_.members[""]
+        bags = [Bag(D, kinds, member.metric(geometry), member.trained_on[order]) for member in members]
     return relevance_in_bags(
-        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
+        bags, codes, values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
         max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
-
-
-def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], bool]:
-    """Return the members of an ensemble that was fitted to these distributions, and True; else the metric and False."""
-    metric = metric_of(source, D)
-    ensemble = getattr(source, "ensemble_", source)
-    if not isinstance(ensemble, GroundMetricEnsemble):
-        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
-    fitted, geometry = ensemble.fitted_, ensemble.fitted_.geometries[""]
-    if sorted(map(str, geometry.names)) != sorted(map(str, D.names)) or not fitted.design:
-        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
-    position = {name: d for d, name in enumerate(geometry.names)}
-    order = [position[name] for name in D.names]
-    return [Bag(D, kinds, m.metric(geometry), m.trained_on[order]) for m in fitted.members[""]], True
 
 
 def relevance_in_bags(
@@ -728,15 +645,25 @@ def relevance_in_bags(
     verbose: int,
 ) -> AnnotationRelevance:
     """Return `annotation_relevance` of the distributions of all bags, each under its metric."""
-    costs = costs_within_kinds(
-        bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs, verbose=verbose
-    )
-    between, _ = costs.checked_means()
-    unit = float(between[:, 0].sum())
-    mass = np.mean([Annotation(values, bag.kinds).masses(bag.D).mean(axis=0) for bag in bags], axis=0)
-    farther = _farther(costs, np.ones(codes.size))
+    n_values = len(values)
+
+    def digest(bag: Bag, plan: Shipments) -> np.ndarray:
+        """Return cost and mass by kind, the same in both directions; last, of the mass that must change its kind."""
+        kind = np.where(bag.kinds[plan.rows] == bag.kinds[plan.cols], bag.kinds[plan.rows], n_values)
+        parts = by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
+        return np.stack([parts, parts])
+
+    costs = pair_costs(bags, codes, digest, max_partners=max_partners, random=random, n_jobs=n_jobs, verbose=verbose)
+    unit = float(costs.means()[0][:, 0].sum())
+    masses = []
+    for bag in bags:  # mass of each kind in each distribution
+        cell = np.repeat(np.arange(len(bag.D)), bag.D.sizes) * n_values + bag.kinds
+        masses.append(np.bincount(cell, bag.D.weights, len(bag.D) * n_values).reshape(-1, n_values).mean(axis=0))
+    mass = np.mean(masses, axis=0)
+    # The bootstrap draws distributions with their labels, and keeps the metric and its training labels.
     drawn_weights = resample(unit_codes(groups, codes.size), codes, n_draws, random)
-    draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), mass.size + 1)
+    farther = _farther(costs, np.ones(codes.size))
+    draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), n_values + 1)
     (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(
         values=values,

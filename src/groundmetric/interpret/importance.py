@@ -1,4 +1,4 @@
-"""Importance of features: stability in refits, enrichment of feature sets (GMT files), and a summary of a training."""
+"""Importance of features: stability in refits, enrichment of feature sets (GMT files), summary of a training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -21,28 +21,22 @@ from .._internal.validation import check_number, group_list, unit_codes
 from ..distributions import as_distributions
 from ..ensemble.members import importance_interval
 from ..evaluation.intervals import resample
-from .flows import classes_of, feature_names, frame, metric_of
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
+from .flows import Tabular, classes_of, feature_names, metric_of
 
 # Sizes of sets that are tested for enrichment, in features of the background.
 MIN_SIZE, MAX_SIZE = 5, 500
 
 
 @dataclass(frozen=True)
-class Stability:
+class Stability(Tabular):
     """Importances of features in refits on bootstrap samples of the distributions.
 
     Parameters
     ----------
     features : list of str
         Names of the features.
-    importance : array of shape (n_features,)
-        Importances of the learner as fitted.
-    refits : array of shape (n_refits, n_features)
-        Importances from bootstrap samples of the distributions.
+    importance, refits : array of shape (n_features,) and (n_refits, n_features)
+        Importances of the learner as fitted, and from bootstrap samples of the distributions.
     n_top : int
         Number of most important features that are called selected in a refit.
 
@@ -52,8 +46,7 @@ class Stability:
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
     >>> learner = gm.baselines.PointTransport(LinearDiscriminantAnalysis())
-    >>> result = gm.interpret.stability(learner, D, y, n_refits=3, n_top=1)
-    >>> result.selected.tolist()
+    >>> gm.interpret.stability(learner, D, y, n_refits=3, n_top=1).selected.tolist()
     [1.0, 0.0]
     """
 
@@ -73,20 +66,13 @@ class Stability:
         ranks = np.argsort(np.argsort(-self.refits, axis=1, kind="stable"), axis=1)
         return np.mean(ranks < self.n_top, axis=0)
 
-    def table(self) -> DataFrame:
-        """Return a row per feature, the most important first.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns feature, importance, low, high and selected.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         low, high = self.interval
         columns = {
             "feature": self.features, "importance": self.importance, "low": low, "high": high,
             "selected": self.selected,
         }  # fmt: skip
-        return frame(columns, np.argsort(-self.importance, kind="stable"))
+        return columns, np.argsort(-self.importance, kind="stable")
 
 
 def stability(
@@ -105,9 +91,9 @@ def stability(
 
     Distributions are drawn with replacement within their class (whole groups if given; groups with several classes,
     regardless of class). A learner whose `init` is "discriminant" starts every refit at a discriminant of the refit's
-    own sample and trains for a fifth of its epochs (at least 10). A start at the fitted W would hide variation: if that
-    separates the classes already, its gradient on a new sample is small too, and intervals are up to three times too
-    narrow. For error rates of single features use `feature_significance`; an ensemble has intervals without refits.
+    own sample and trains for a fifth of its epochs (at least 10); a start at the fitted W would make intervals up to
+    three times too narrow. For error rates of single features use `feature_significance`; an ensemble has intervals
+    without refits.
 
     Parameters
     ----------
@@ -141,9 +127,8 @@ def stability(
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
     >>> learner = gm.baselines.PointTransport(LinearDiscriminantAnalysis())
-    >>> result = gm.interpret.stability(learner, D, y, n_refits=5, n_top=1)
-    >>> result.interval.shape, result.refits.shape
-    ((2, 2), (5, 2))
+    >>> gm.interpret.stability(learner, D, y, n_refits=5, n_top=1).interval.shape
+    (2, 2)
     """
     D = as_distributions(D)
     classes, codes = classes_of(y, D)
@@ -151,7 +136,11 @@ def stability(
     check_number("n_top", n_top, low=1, whole=True)
     random = check_random_state(random_state)
     metric = metric_of(learner if hasattr(learner, "metric_") else clone(learner).fit(D, classes[codes]), D)
-    parameters = _refit_parameters(learner)
+    settings = learner.get_params()
+    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in settings}
+    init = settings.get("init", "discriminant")  # may be an array
+    if "max_epochs" in settings and isinstance(init, str) and init == "discriminant":
+        parameters["max_epochs"] = min(max(10, settings["max_epochs"] // 5), settings["max_epochs"])
     draws = bootstrap_indices(codes, group_list(groups, D.name_index), n_refits, random)
     jobs = [(indices, int(random.randint(2**31 - 1))) for indices in draws]
 
@@ -174,22 +163,10 @@ def stability(
     return Stability(feature_names(D, metric), metric.importance(), refits, min(n_top, D.shape[1]))
 
 
-def _refit_parameters(learner: Any) -> dict[str, Any]:
-    """Return parameters of a refit: one thread, no output, and short training after a discriminant start."""
-    settings = learner.get_params()
-    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in settings}
-    init = settings.get("init", "discriminant")  # may be an array
-    if "max_epochs" in settings and isinstance(init, str) and init == "discriminant":
-        parameters["max_epochs"] = min(max(10, settings["max_epochs"] // 5), settings["max_epochs"])
-    return parameters
-
-
 def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Return bootstrap draws of distributions, each as indices.
-
-    A draw has at least two different distributions of each class (of a class of one, this one): nothing can be learned
-    about a class from one distribution or copies of it.
-    """
+    """Return bootstrap draws of distributions, each as indices."""
+    # A draw has at least two different distributions of each class (of a class of one, this one): nothing can be
+    # learned about a class from one distribution or copies of it.
     units = unit_codes(groups, codes.size)
     least = np.minimum(np.bincount(codes), 2)
     draws: list[np.ndarray] = []
@@ -203,13 +180,7 @@ def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.r
 
 
 def training_summary(history: Mapping[str, Any]) -> str:
-    """Describe the training of a learner: loss of held-out triplets if available, else active triplets.
-
-    >>> training_summary({"active": [0.9, 0.34]})
-    '34% of the triplets are active (within the margin), 90% in the first epoch'
-    >>> training_summary({"active": [0.0]})
-    'no triplet was ever active (within the margin): there was nothing to learn beyond the start'
-    """
+    """Describe the training of a learner: loss of held-out triplets if available, else active triplets."""
     held_out = np.asarray(history.get("validation_loss", []), dtype=float)
     if np.isfinite(held_out).any():
         best = int(np.nanargmin(held_out))
@@ -223,7 +194,7 @@ def training_summary(history: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Enrichment:
+class Enrichment(Tabular):
     """Enrichment of sets of features, sorted by p-value.
 
     Parameters
@@ -236,19 +207,15 @@ class Enrichment:
         Members of each set among the features that are tested for enrichment.
     effect : array of shape (n_sets,)
         Fold enrichment: size of the overlap over its expected size.
-    p : array of shape (n_sets,)
-        p-values of the sets.
-    q : array of shape (n_sets,)
-        p-values adjusted for the number of sets (Benjamini & Hochberg 1995).
+    p, q : array of shape (n_sets,)
+        p-values of the sets, and adjusted for their number (Benjamini & Hochberg 1995).
 
     Examples
     --------
     >>> from groundmetric.interpret import over_representation
     >>> background = [f"g{k}" for k in range(20)]
-    >>> sets = {"first": background[:5], "last": background[-5:]}
-    >>> result = over_representation(["g0", "g1"], background, sets)
-    >>> result.sets, result.size.tolist(), result.overlap, result.effect.tolist()
-    (['first', 'last'], [5, 5], [['g0', 'g1'], []], [4.0, 0.0])
+    >>> over_representation(["g0", "g1"], background, {"first": background[:5]}).overlap
+    [['g0', 'g1']]
     """
 
     sets: list[str]
@@ -258,25 +225,16 @@ class Enrichment:
     p: np.ndarray
     q: np.ndarray
 
-    def table(self) -> DataFrame:
-        """Return a row per set.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns set, size, overlap, effect, p, q and features.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns = {
             "set": self.sets, "size": self.size, "overlap": [len(names) for names in self.overlap],
             "effect": self.effect, "p": self.p, "q": self.q, "features": [", ".join(names) for names in self.overlap],
         }  # fmt: skip
-        return frame(columns)
+        return columns, np.arange(len(self.sets))
 
 
 def over_representation(
-    features: Iterable[str],
-    background: Iterable[str],
-    sets: Mapping[str, Iterable[str]],
+    features: Iterable[str], background: Iterable[str], sets: Mapping[str, Iterable[str]]
 ) -> Enrichment:
     """Test whether a set has more of the given features than expected of a random draw from the background.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -12,7 +12,7 @@ from scipy.stats import t as student_t
 from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import ParameterError, check_number, group_list, keyed_generator
-from ..distributions import Distributions, as_distributions
+from ..distributions import as_distributions
 from ..ensemble import Classes, Geometry, Settings
 from ..ensemble.members import (
     DIAGONAL,
@@ -28,48 +28,32 @@ from ..ensemble.stacking import predict_held_out
 from ..estimators.ensemble import Cohort, GroundMetricEnsemble, prepare_fit
 from ..evaluation.permutation import WEIGHTS, Association, combined_p_value, moderated_variances
 from ..learning.splits import restricted_permutations
-from .flows import (
-    Shipments,
-    annotation_of,
-    classes_of,
-    equalized_with_kinds,
-    feature_names,
-    frame,
-    shipping,
-)
+from ..metrics.base import GroundMetric
+from .flows import MOST_BAGS, Tabular, annotation_of, by_kind, classes_of, equalized_with_kinds, feature_names, shipping
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-# Members under which a pair is compared: more take longer and hardly add precision.
-_MAX_MEMBERS = 4
 _N_PERMUTATIONS = 999
 
 
 @dataclass(frozen=True)
-class Counterfactual:
+class Counterfactual(Tabular):
     """Changes of the points of a distribution on their way to another class.
 
     Parameters
     ----------
-    name : object
-        The distribution.
-    label, other : object
-        Its class, and the class that it is moved to.
+    name, label, other : object
+        The distribution, its class, and the class that it is moved to.
     values : list
         Kinds of points (cell types).
     features : list of str
         Features that at least one ensemble member uses.
-    change : array of shape (n_values, n_features)
+    change, low, high : array of shape (n_values, n_features)
         Mean change of the points of each kind on the optimal plans to distributions of the other class, minus the
-        change on plans to distributions of the same class, in units of the feature. NaN for a kind that is absent.
-    low, high : array of shape (n_values, n_features)
-        95 % confidence interval of the change, over distributions of both classes.
+        change on plans to distributions of the same class, in units of the feature, with the 95 % confidence interval
+        over distributions of both classes. NaN for a kind that is absent.
     p : array of shape (n_values, n_features)
         P-value of each change, adjusted for all kinds and features (maximum of permuted t statistics).
     share : array of shape (n_values,)
-        Share of each kind in the transport cost to the other class in excess of that to the same class; negative
-        excesses are set to 0.
+        Share of each kind in the transport cost to the other class in excess of that to the same class, at least 0.
     neighbors : list
         Distributions of the other class that were compared, nearest first.
 
@@ -78,9 +62,8 @@ class Counterfactual:
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
     >>> ensemble = gm.GroundMetricEnsemble(4, random_state=0).fit(D, y)
-    >>> result = gm.interpret.counterfactual(ensemble, D, y, D.names[0], other=2, annotation="mode")
-    >>> result.table().iloc[0][["kind", "feature"]].tolist()
-    ['centre', 'signal']
+    >>> gm.interpret.counterfactual(ensemble, D, y, D.names[0], annotation="mode").features
+    ['signal', 'noise 1']
     """
 
     name: Any
@@ -95,14 +78,7 @@ class Counterfactual:
     share: np.ndarray
     neighbors: list[Any]
 
-    def table(self) -> DataFrame:
-        """Return a row per kind and feature, sorted by p-value and by the ratio of the change to its interval.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns kind, feature, change, low, high, p and share of the kind.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         kind, feature = np.nonzero(np.isfinite(self.change))
         at = (kind, feature)
         columns = {
@@ -111,7 +87,7 @@ class Counterfactual:
             "share of the kind": self.share[kind],
         }  # fmt: skip
         strength = np.abs(self.change[at]) / np.maximum(self.high[at] - self.low[at], 1e-300)
-        return frame(columns, np.lexsort([-strength, self.p[at]]))
+        return columns, np.lexsort([-strength, self.p[at]])
 
 
 def counterfactual(
@@ -127,11 +103,11 @@ def counterfactual(
 ) -> Counterfactual:
     """Move a distribution to the nearest distributions of another class and sum the changes by kind and feature.
 
-    Optimal plans from the distribution to the nearest distributions of the other class are computed under ensemble
-    members that were trained on none of the two, and keep mass in its kind as far as possible. The same is done for
-    the nearest distributions of its own class. The difference of both is the change that is due to the class: a change
-    on all plans, for example because the distribution has an unusual value, cancels. P-values are from permutations of
-    the class among the distributions that are compared, adjusted for all kinds and features.
+    Optimal plans from the distribution to the nearest distributions of the other class, and of its own class, are
+    computed under ensemble members that were trained on neither of the two, and keep mass in its kind as far as
+    possible. The difference of both is the change that is due to the class: a change on all plans, for example because
+    the distribution has an unusual value, cancels. P-values are from permutations of the class among the distributions
+    that are compared, adjusted for all kinds and features.
 
     Parameters
     ----------
@@ -163,14 +139,13 @@ def counterfactual(
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
     >>> ensemble = gm.GroundMetricEnsemble(4, random_state=0).fit(D, y)
     >>> result = gm.interpret.counterfactual(ensemble, D, y, D.names[0], other=2, annotation="mode")
-    >>> len(result.neighbors), int(result.label), int(result.other)
-    (10, 0, 2)
+    >>> result.table().iloc[0][["kind", "feature"]].tolist()
+    ['centre', 'signal']
     """
     check_number("n_neighbors", n_neighbors, low=2, whole=True)
     D = as_distributions(D)
-    fitted = ensemble.fitted_
-    names = fitted.geometries[""].names
-    if sorted(map(str, names)) != sorted(map(str, D.names)):
+    fitted, geometry = ensemble.fitted_, ensemble.fitted_.geometries[""]
+    if sorted(map(str, geometry.names)) != sorted(map(str, D.names)):
         raise ValueError("the ensemble was fitted to other distributions: fit it to D")
     if not fitted.design:
         raise ValueError(
@@ -198,74 +173,61 @@ def counterfactual(
     if min(map(len, sides)) < 2:
         raise ValueError("at least two other distributions of each of the two classes are needed to compare changes")
 
-    kinds = annotation_of(D, annotation)
-    equal, codes_of_kinds = equalized_with_kinds(D, kinds)
-    position = {str(n): d for d, n in enumerate(names)}
+    values, kinds = annotation_of(D, annotation)
+    D, kinds = equalized_with_kinds(D, kinds)
+    position = {str(n): d for d, n in enumerate(geometry.names)}
     # Features that a diagonal member selects have sharper changes than combinations of all features.
     members = [m for m in fitted.members[""] if m.kind in DIAGONAL] or fitted.members[""]
     trained_on = np.array([[m.trained_on[position[str(n)]] for n in D.names] for m in members])
     selected = [m.columns for m in members if m.kind in DIAGONAL]
     columns = np.unique(np.concatenate(selected)) if selected else np.arange(D.shape[1])
+
+    def change_and_cost(metric: GroundMetric, partner: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean change of the features and the transport cost by kind of the subject's points."""
+        plan = shipping(D, metric, kinds)(subject, partner)
+        ends = (D.points[rows][:, columns] for rows in (plan.rows, plan.cols))
+        start, end = (np.asarray(x.toarray() if sparse.issparse(x) else x, dtype=np.float64) for x in ends)
+        mass, cost = by_kind(kinds[plan.rows], np.column_stack([plan.mass, plan.cost]), len(values)).T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return by_kind(kinds[plan.rows], plan.mass[:, None] * (end - start), len(values)) / mass[:, None], cost
+
     changes, costs = [], []
     for partner in [*sides[0], *sides[1]]:
+        # Only members whose training labels included neither of the two distributions compare them.
         eligible = np.flatnonzero(~trained_on[:, subject] & ~trained_on[:, partner])
-        if eligible.size > _MAX_MEMBERS:
+        if eligible.size > MOST_BAGS:
             random = keyed_generator(0, "counterfactual", *sorted([str(name), str(D.names[partner])]))
-            eligible = np.sort(random.choice(eligible, _MAX_MEMBERS, replace=False))
-        metrics = [members[m].metric(fitted.geometries[""]) for m in eligible]
-        parts = [
-            _by_kind(equal, codes_of_kinds, metric, subject, partner, columns, len(kinds.values)) for metric in metrics
-        ]
+            eligible = np.sort(random.choice(eligible, MOST_BAGS, replace=False))
+        parts = [change_and_cost(members[m].metric(geometry), partner) for m in eligible]
         changes.append(np.mean([change for change, _ in parts], axis=0))
         costs.append(np.mean([cost for _, cost in parts], axis=0))
 
-    is_other = np.arange(len(changes)) < len(sides[0])
-    stacked, stacked_costs = np.array(changes), np.array(costs)
-    change, low, high, p = _contrast(stacked.reshape(len(stacked), -1), is_other, str(name))
+    is_other, stacked, stacked_costs = np.arange(len(changes)) < len(sides[0]), np.array(changes), np.array(costs)
+    contrast = _contrast(stacked.reshape(len(stacked), -1), is_other, str(name))
+    change, low, high, p = (part.reshape(stacked.shape[1:]) for part in contrast)
     excess = np.maximum(stacked_costs[is_other].mean(axis=0) - stacked_costs[~is_other].mean(axis=0), 0.0)
-    shape = stacked.shape[1:]
     features = feature_names(D)
     return Counterfactual(
         name=name,
         label=classes[codes[subject]],
         other=classes[target_code],
-        values=kinds.values,
+        values=values,
         features=[features[c] for c in columns],
-        change=change.reshape(shape),
-        low=low.reshape(shape),
-        high=high.reshape(shape),
-        p=p.reshape(shape),
+        change=change,
+        low=low,
+        high=high,
+        p=p,
         share=excess / (excess.sum() or 1.0),
         neighbors=[D.names[d] for d in sides[0]],
     )
 
 
-def _by_kind(
-    D: Distributions, kinds: np.ndarray, metric: Any, subject: int, partner: int, columns: np.ndarray, n_values: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean change of the features and the transport cost by kind of the subject's points."""
-    plan: Shipments = shipping(D, metric, kinds if n_values > 1 else None)(subject, partner)
-    start, end = (_dense(D.points[rows][:, columns]) for rows in (plan.rows, plan.cols))
-    kind = kinds[plan.rows]
-    mass = np.bincount(kind, plan.mass, n_values)
-    change = np.zeros((n_values, columns.size))
-    np.add.at(change, kind, plan.mass[:, None] * (end - start))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return change / mass[:, None], np.bincount(kind, plan.cost, n_values)
-
-
-def _dense(points: Any) -> np.ndarray:
-    return np.asarray(points.toarray() if sparse.issparse(points) else points, dtype=np.float64)
-
-
 def _contrast(
     rows: np.ndarray, is_other: np.ndarray, key: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the difference of the means of two sets of rows, its interval, and p-values adjusted by the maximum.
-
-    Variances are moderated by their median over columns, because the smallest of many variances from a few rows are
-    small by chance and would dominate the maximum.
-    """
+    """Return the difference of the means of two sets of rows, its interval, and p-values adjusted by the maximum."""
+    # Variances are moderated by their median over columns, because the smallest of many variances from a few rows are
+    # small by chance and would dominate the maximum.
     n, m = int(is_other.sum()), int((~is_other).sum())
     degrees = n + m - 2
     finite = np.isfinite(rows).all(axis=0)
@@ -307,36 +269,32 @@ _KINDS = ("univariate", "anova")
 
 
 @dataclass(frozen=True)
-class Influence:
+class Influence(Tabular):
     """Results of a cohort without each of its patients.
 
     Parameters
     ----------
     names : list
         Names of the patients that are left out (groups, or distributions where no groups are given).
-    score : float
-        Mean held-out log-probability (for numbers, log-likelihood) of the whole cohort minus that of chance.
-    p : float
-        P-value of the association of labels and distributions in the whole cohort.
+    score, p : float
+        Mean held-out log-probability (for numbers, log-likelihood) of the whole cohort minus that of chance, and
+        p-value of the association of labels and distributions.
     scores, p_values : array of shape (n_patients,)
         The same without each patient.
     overlap : array of shape (n_patients,)
         Share of the ten most important features of the whole cohort that are among the ten without the patient.
-    map_correlation : array of shape (n_patients,)
-        Correlation of the distances between the other patients with and without the patient.
-    map_share : array of shape (n_patients,)
-        Share of the squared distances from the centre of the cohort that is due to the patient; 1 over the number of
-        patients if all are equally far.
+    map_correlation, map_share : array of shape (n_patients,)
+        Correlation of the distances between the other patients with and without the patient, and the patient's share of
+        the squared distances from the centre of the cohort.
     n_patients : int
         Patients of the cohort, of which `names` are left out.
 
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=5, offsets=(1.5, 7.5, 13.5, 19.5), random_state=0)
-    >>> result = gm.interpret.influence(gm.GroundMetricEnsemble(random_state=0), D, y)
-    >>> result.scores.shape, result.table().columns[0]
-    ((12,), 'patient')
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> gm.interpret.influence(gm.GroundMetricEnsemble(random_state=0), D, y, max_patients=2).n_patients
+    9
     """
 
     names: list[Any]
@@ -372,20 +330,13 @@ class Influence:
         """Whether the conclusion (p at most 0.05) is another one without the patient."""
         return (self.p_values <= 0.05) != (self.p <= 0.05)
 
-    def table(self) -> DataFrame:
-        """Return a row per patient, sorted by influence.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns patient, influence, score, p, overlap, map correlation, map share and changes conclusion.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns = {
             "patient": self.names, "influence": self.influence, "score": self.scores, "p": self.p_values,
             "overlap": self.overlap, "map correlation": self.map_correlation, "map share": self.map_share,
             "changes conclusion": self.changes,
         }  # fmt: skip
-        return frame(columns, np.argsort(-self.influence, kind="stable"))
+        return columns, np.argsort(-self.influence, kind="stable")
 
 
 def influence(
@@ -404,8 +355,8 @@ def influence(
     Everything that uses labels is done again without the patient: members, kernels, held-out predictions, importances,
     distances and the permutation test of association. The refits share the label-free geometry of the whole cohort and
     use a small ensemble: Euclidean transport, means and standard deviations, and 1-D transport under ten members of
-    each of the kinds "univariate" and "anova". The whole cohort is analysed by the same small ensemble and in the same
-    folds; its `score` and `p` are therefore not those of `ensemble`. The cost is about that of three fits.
+    each of the kinds "univariate" and "anova". So does the analysis of the whole cohort; its `score` and `p` are
+    therefore not those of `ensemble`. The cost is about that of three fits.
 
     Parameters
     ----------
@@ -415,10 +366,8 @@ def influence(
         The cohort.
     y : array-like of shape (n_distributions,)
         Labels; these, groups and strata are matched by name where they carry names.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Patient of each distribution. None: each distribution is a patient.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Stratum (batch) of each distribution.
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Patient and stratum (batch) of each distribution. Without groups, each distribution is a patient.
     max_patients : int, default=40
         Largest number of patients that are left out, one at a time. In larger cohorts these are, in equal parts, the
         patients with the largest share of the map and those whose own held-out predictions change the score most.
@@ -435,10 +384,9 @@ def influence(
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_modes(points_per_mode=5, offsets=(1.5, 7.5, 13.5, 19.5), random_state=0)
-    >>> result = gm.interpret.influence(gm.GroundMetricEnsemble(random_state=0), D, y)
-    >>> result.table().shape
-    (12, 8)
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> gm.interpret.influence(gm.GroundMetricEnsemble(random_state=0), D, y, max_patients=3).table().shape
+    (3, 8)
     """
     check_number("max_patients", max_patients, low=2, whole=True)
     check_number("n_permutations", n_permutations, low=19, whole=True)
@@ -451,41 +399,39 @@ def influence(
     squares = np.square(full.distances).mean(axis=1)
     squares = np.maximum(squares - 0.5 * squares.mean(), 0.0)
     share = np.bincount(cohort.groups, squares) / max(float(squares.sum()), 1e-300)
-    order = sorted(_candidates(cohort, full, share, int(max_patients)), key=lambda g: str(names[g]))
+    left_out = np.arange(share.size)
+    if share.size > max_patients:
+        effects = np.empty(share.size)
+        for g in range(share.size):
+            rows = np.flatnonzero(cohort.groups != g)
+            effects[g] = abs(cohort.target.subset(rows).score(full.predictions[rows]) - full.raw_score)
+        ranks = [np.argsort(np.argsort(-values, kind="stable"), kind="stable") for values in (share, effects)]
+        left_out = np.argsort(np.minimum(*ranks), kind="stable")[: int(max_patients)]
+    order = sorted(left_out.tolist(), key=lambda g: str(names[g]))
     results = []
     with progress_bar(len(order), "leaving out", "patient", show=bool(verbose)) as bar:
         for g in order:
             rows = np.flatnonzero(cohort.groups != g)
-            part = _analyse(geometry, cohort, settings, folds, rows, n_permutations)
-            correlation = _correlation(full.distances[np.ix_(rows, rows)], part.distances)
+            part, pairs = (
+                _analyse(geometry, cohort, settings, folds, rows, n_permutations),
+                np.triu_indices(rows.size, 1),
+            )
+            correlation = np.corrcoef(full.distances[np.ix_(rows, rows)][pairs], part.distances[pairs])[0, 1]
             results.append((part.score, part.p, len(full.top & part.top) / max(len(full.top), 1), correlation))
             bar.update()
     scores, p_values, overlap, correlations = np.array(results).T
-    left_out = [names[g] for g in order]
+    patients = [names[g] for g in order]
     return Influence(
-        left_out, full.score, full.p, scores, p_values, overlap, correlations, share[order], n_patients=len(names)
+        patients, full.score, full.p, scores, p_values, overlap, correlations, share[order], n_patients=len(names)
     )
 
 
-def _candidates(cohort: Cohort, full: _Analysis, share: np.ndarray, max_patients: int) -> np.ndarray:
-    """Return the patients to leave out: all, or those with the largest share of the map or effect on the score."""
-    if share.size <= max_patients:
-        return np.arange(share.size)
-    effects = np.empty(share.size)
-    for g in range(share.size):
-        rows = np.flatnonzero(cohort.groups != g)
-        effects[g] = abs(cohort.target.subset(rows).score(full.predictions[rows]) - full.raw_score)
-    ranks = [np.argsort(np.argsort(-values, kind="stable"), kind="stable") for values in (share, effects)]
-    return np.argsort(np.minimum(*ranks), kind="stable")[:max_patients]
+class _Analysis(NamedTuple):
+    """Results of a cohort or a part of it."""
 
-
-@dataclass(frozen=True)
-class _Analysis:
-    """Score minus chance, p-value, most important features, distances and predictions of a cohort or a part of it."""
-
-    score: float
+    score: float  # minus chance
     p: float
-    top: set[int]
+    top: set[int]  # most important features
     distances: np.ndarray
     predictions: np.ndarray
     raw_score: float
@@ -516,8 +462,3 @@ def _analyse(
     table = np.array([association.statistics(target.relabelled(permuted)) for permuted in drawn])
     score, p = raw_score - target.score(target.chance(folds)), combined_p_value(table, list(WEIGHTS.values()))
     return _Analysis(score, p, top, distances, held_out.predictions, raw_score)
-
-
-def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    pairs = np.triu_indices(len(first), 1)
-    return float(np.corrcoef(first[pairs], second[pairs])[0, 1])

@@ -4,14 +4,14 @@ The unit of all tests is the patient. Each feature of a unit is described by its
 bins of equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread,
 skewness, a subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F
 statistics, of the mean and of the shape, are combined, and the combination is ranked among its values for permuted
-labels.
+labels. `p`, `family_p` and `overall` use permuted labels of all patients; `parametric_p` uses the observed labels only.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +30,8 @@ from .._internal.validation import (
     resolve_seed,
 )
 from ..distributions import Distributions, as_distributions
-from ..learning.splits import (
-    RestrictedPermutations,
-    canonical_order,
-    profiles,
-    restricted_permutations,
-)
-from .flows import classes_of, feature_names, frame
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from ..learning.splits import RestrictedPermutations, canonical_order, profiles, restricted_permutations
+from .flows import Tabular, classes_of, feature_names
 
 # Bins of equal mass that describe a quantile function.
 _N_BINS = 20
@@ -74,27 +66,23 @@ class Discoveries:
         Share of arrangements in which any feature has at least this statistic (Westfall & Young 1993).
     overall : float
         p-value of the hypothesis that no feature differs between labels.
-    smallest : float
-        Smallest value that p and q can have: one over the number of arrangements.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).discoveries
-    >>> result.p.shape, result.smallest, bool(result.q.min() >= result.overall)
-    ((2,), 0.01, True)
+    >>> gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).discoveries.p.shape
+    (2,)
     """
 
     p: np.ndarray
     q: np.ndarray
     family_p: np.ndarray
     overall: float
-    smallest: float
 
 
 @dataclass(frozen=True)
-class FeatureSignificance:
+class FeatureSignificance(Tabular):
     """Statistics, p- and q-values of single features.
 
     Parameters
@@ -104,16 +92,13 @@ class FeatureSignificance:
     statistic : array of shape (n_features,)
         Combined z-score of mean and shape.
     shift : array of shape (n_features,)
-        Difference of the means of the second and the first class, in standard deviations of the points, after removal
-        of strata and (in paired designs) patients. With ``target="ordered"``: change of the mean per standard
-        deviation of the label. NaN with more than two classes. A feature may differ in shape without a shift.
+        Difference of the means of the second and the first class, in standard deviations of the points; with
+        ``target="ordered"``, change of the mean per standard deviation of the label. NaN with more than two classes.
     discoveries : Discoveries
         p-values, q-values (estimated false discovery rate) and family-wise p-values by permutation.
-    parametric_p : array of shape (n_features,)
-        p-values of the moderated F test of the means (limma), which assumes normally distributed patient means. These
-        p-values do not include changes of shape.
-    parametric_q : array of shape (n_features,)
-        `parametric_p` adjusted for the number of features (Benjamini & Hochberg).
+    parametric_p, parametric_q : array of shape (n_features,)
+        p-values of the moderated F test of the means (limma), and adjusted for the number of features (Benjamini &
+        Hochberg). They assume normally distributed patient means, and do not include changes of shape.
     exchanged : str
         Units among which labels were permuted, e.g. "groups within strata".
     arrangements : int
@@ -121,20 +106,15 @@ class FeatureSignificance:
     exact : bool
         Whether all arrangements were used, and `p` does not depend on random numbers.
     smallest_p : float
-        Smallest permutation p-value that the design and the number of permutations allow, and the smallest q-value if
-        many features differ. The q-value of a feature that differs alone among m is at least ``m * smallest_p / 10``.
-    n_units : int
-        Number of units: patients, or combinations of patient and label in paired designs.
-    n_points : int
-        Number of points of each distribution that were used.
+        Smallest p-value that the design and the number of permutations allow. The q-value of a feature that differs
+        alone among m is at least ``m * smallest_p / 10``.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
-    >>> bool(result.discoveries.q[0] < 0.05 < result.discoveries.q[1])
-    True
+    >>> gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).exchanged
+    'distributions'
     """
 
     features: list[str]
@@ -147,23 +127,14 @@ class FeatureSignificance:
     arrangements: int
     exact: bool
     smallest_p: float
-    n_units: int
-    n_points: int
 
-    def table(self) -> DataFrame:
-        """Return a row per feature, sorted by the statistic, largest first.
-
-        Returns
-        -------
-        DataFrame
-            Columns feature, statistic, shift, p, q, family_p, parametric_p and parametric_q.
-        """
+    def _table(self) -> tuple[dict[str, Any], np.ndarray]:
         columns = {
             "feature": self.features, "statistic": self.statistic, "shift": self.shift,
             "p": self.discoveries.p, "q": self.discoveries.q, "family_p": self.discoveries.family_p,
             "parametric_p": self.parametric_p, "parametric_q": self.parametric_q,
         }  # fmt: skip
-        return frame(columns, np.argsort(-self.statistic, kind="stable"))
+        return columns, np.argsort(-self.statistic, kind="stable")
 
     def __repr__(self) -> str:
         kind = "all" if self.exact else "random"
@@ -186,27 +157,25 @@ def feature_significance(
 ) -> FeatureSignificance:
     """Test which features differ between labels, in mean or shape, with patients as units.
 
-    The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions
-    of fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged: a
-    patient counts once, however many samples it has. Differences between strata are removed. If patients have several
-    labels each (paired designs), differences between patients are removed too; if only a minority has, patients are
-    random effects with one correlation for all features.
+    The same number of points is drawn from each distribution, because quantile functions of fewer points are noisier.
+    Distributions of a patient (`groups`) with the same label are averaged: a patient counts once. Differences between
+    strata are removed; in paired designs (patients with several labels each) also those between patients. If only a
+    minority of patients has several labels, patients are random effects with one correlation for all features.
 
     The statistic is the larger of two moderated F statistics (Smyth 2004, as in limma), of the mean and of the shape of
-    the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels
-    (`learning.splits`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
-    ones. `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of
-    the observed effects; these p-values extrapolate `p` by at most a factor of 10.
+    the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels: all
+    arrangements if the design has at most ``n_permutations + 1``, otherwise random ones. `q` adjusts (Benjamini &
+    Hochberg) p-values from the permutations of all features together, after removal of the observed effects; these
+    extrapolate `p` by at most a factor of 10.
 
     Parameters
     ----------
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
-        Classes, or numbers with ``target="ordered"``; `y`, `groups` and `strata` are aligned by name if they have
-        names.
+        Classes, or numbers with ``target="ordered"``; these, groups and strata are aligned by name.
     target : {"classes", "ordered"}, default="classes"
-        Whether labels are classes, or numbers (ages, grades, survival percentiles), for which a linear trend is tested.
+        Whether labels are classes, or numbers (ages, survival percentiles), for which a linear trend is tested.
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     strata : array-like of shape (n_distributions,) or None, default=None
@@ -214,8 +183,7 @@ def feature_significance(
     n_permutations : int, default=1999
         Number of permutations. A feature that differs alone among m needs 2 m permutations for a q-value of 0.05.
     random_state : int, RandomState or None, default=None
-        Seed of the permutations and of the draw of points. Both are keyed by name, and do not depend on the order of
-        distributions.
+        Seed of the permutations and of the draw of points, which are keyed by name.
 
     Returns
     -------
@@ -224,70 +192,42 @@ def feature_significance(
 
     Notes
     -----
-    Scope. If patients of a stratum are exchangeable, `p` is exact for any distribution
-    of the features. If the number of samples per patient depends on the label, or patients have unequal numbers of
-    samples per label, `p` is approximate: means are weighted, and shapes are averaged over equal numbers of samples.
-    If no feature differs, the probability of any q-value below 0.05 is at most 0.05, for any dependence between
-    features. With effects, `q` estimates the expected share of false discoveries, assuming that features of equal
-    statistic have similar null distributions. `parametric_p` and `parametric_q` assume normally distributed patient
-    means; use them if `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32
-    arrangements and a smallest p of 1/16. No number protects against a confounder that is not among the strata.
-    `make validity` measures error rates and power.
+    If patients of a stratum are exchangeable, `p` is exact for any distribution of the features; it is approximate if
+    the number of samples per patient depends on the label. If no feature differs, the probability of any q-value below
+    0.05 is at most 0.05, for any dependence between features. With effects, `q` estimates the expected share of false
+    discoveries, assuming that features of equal statistic have similar null distributions. `parametric_p` and
+    `parametric_q` assume normally distributed patient means; use them if `smallest_p` shows that the cohort is too
+    small for a permutation test: 5 pairs have 32 arrangements and a smallest p of 1/16. No number protects against a
+    confounder that is not among the strata.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
-    >>> result.statistic.shape, result.smallest_p
-    ((2,), 0.01)
+    >>> q = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0).discoveries.q
+    >>> bool(q[0] < 0.05 < q[1])
+    True
     """
     D = as_distributions(D).with_mass()
-    labels = _check_target(y, target, D)
+    if target == "classes":
+        labels = classes_of(y, D)[1]
+    elif target == "ordered":
+        named = label_array(y, D.name_index)
+        labels = real_array(named, "y").astype(np.float64)
+        if missing_values(named).any() or not np.isfinite(labels).all():
+            raise ValueError("y contains a missing or infinite label: drop the distribution or label it")
+        labels = labels / max(float(np.abs(labels).max()), 1e-300)  # squares neither overflow nor vanish
+        spread = float(labels.std())
+        if spread <= 1e-12:
+            raise ValueError("all distributions have the same label: at least two values are needed")
+        labels = (labels - labels.mean()) / spread
+    else:
+        raise ValueError(f"target is {target!r}: expected 'classes' or 'ordered'")
     groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     check_number("n_permutations", n_permutations, low=1, whole=True)
     seed = resolve_seed(random_state)
     design = _Design.of(labels, groups, strata, D.name_index.names)
     arrangements = design.exchange.sample(n_permutations, keyed_generator(seed, "permutations"))
-    D = _equalized(D, seed)
-    quantiles = _Quantiles.of(D, design.units, seed)
-    tests = _test(quantiles, design.roots(quantiles), arrangements)
-    exact = design.exchange.arrangements <= n_permutations + 1
-    partitions = design.exchange.partitions if target == "classes" else design.exchange.arrangements
-    return FeatureSignificance(
-        features=feature_names(D),
-        statistic=tests.statistics[0],
-        shift=tests.shift,
-        discoveries=_discoveries(tests.statistics, tests.pooled_p),
-        parametric_p=tests.parametric_p,
-        parametric_q=stats.false_discovery_control(tests.parametric_p),
-        exchanged=design.exchange.among,
-        arrangements=design.exchange.arrangements,
-        exact=exact,
-        smallest_p=max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements)),
-        n_units=design.labels.size,
-        n_points=int(np.median(D.sizes)),
-    )
-
-
-def _check_target(y: Any, target: str, D: Distributions) -> np.ndarray:
-    """Return class codes (integers), or standardised numbers (floats)."""
-    if target == "classes":
-        return classes_of(y, D)[1]
-    if target != "ordered":
-        raise ValueError(f"target is {target!r}: expected 'classes' or 'ordered'")
-    labels = label_array(y, D.name_index)
-    values = real_array(labels, "y").astype(np.float64)
-    if missing_values(labels).any() or not np.isfinite(values).all():
-        raise ValueError("y contains a missing or infinite label: drop the distribution or label it")
-    values = values / max(float(np.abs(values).max()), 1e-300)  # squares of the values neither overflow nor vanish
-    spread = float(values.std())
-    if spread <= 1e-12:
-        raise ValueError("all distributions have the same label: at least two values are needed")
-    return (values - values.mean()) / spread
-
-
-def _equalized(D: Distributions, seed: int) -> Distributions:
     n = D.common_size()
     small = [name for name, size in zip(D.names, D.effective_sizes, strict=True) if size < n - 0.5]
     if small:
@@ -296,23 +236,36 @@ def _equalized(D: Distributions, seed: int) -> Distributions:
             "functions are noisier than those of the others; exclude these distributions if their number depends on "
             "the label",
             UserWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
-    return D.equalize(n, random_state=seed)
+    D = D.equalize(n, random_state=seed)
+    quantiles = _Quantiles.of(D, design.units, seed)
+    statistics, pooled_p, parametric_p, shift = _test(quantiles, design.roots(quantiles), arrangements)
+    exact = design.exchange.arrangements <= n_permutations + 1
+    partitions = design.exchange.partitions if target == "classes" else design.exchange.arrangements
+    return FeatureSignificance(
+        features=feature_names(D),
+        statistic=statistics[0],
+        shift=shift,
+        discoveries=_discoveries(statistics, pooled_p),
+        parametric_p=parametric_p,
+        parametric_q=stats.false_discovery_control(parametric_p),
+        exchanged=design.exchange.among,
+        arrangements=design.exchange.arrangements,
+        exact=exact,
+        smallest_p=max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements)),
+    )
 
 
 @dataclass(frozen=True)
 class _Design:
-    """Linear model of units: the unit of each distribution, and of each unit the label and nuisance variables.
+    """Linear model of units."""
 
-    `patients` are the patients of the units if they are random effects, otherwise None.
-    """
-
-    units: np.ndarray
-    labels: np.ndarray
+    units: np.ndarray  # unit of each distribution
+    labels: np.ndarray  # of each unit
     exchange: RestrictedPermutations
-    nuisance: Floats
-    patients: np.ndarray | None
+    nuisance: Floats  # a row per unit
+    patients: np.ndarray | None  # of the units, if patients are random effects
 
     @classmethod
     def of(cls, labels: np.ndarray, groups: Any, strata: Any, names: Any) -> _Design:
@@ -347,47 +300,31 @@ class _Design:
         return cls(units, by_unit, exchange, nuisance, patients)
 
     def roots(self, quantiles: _Quantiles) -> tuple[Floats, Floats]:
-        """Return two matrices, for means and for shapes, that make units independent with equal variances.
-
-        Rows are orthogonal to the nuisance variables. Units with more distributions have less variable means; if
-        patients are random effects, units of a patient are correlated.
-        """
+        """Return two matrices, for means and for shapes, that make units independent with equal variances."""
+        # Rows are orthogonal to the nuisance variables; the label is not used. If patients are random effects, units of
+        # a patient have one correlation for all features (limma's consensus correlation). The variance of a unit's mean
+        # is that of patients plus that of distributions over their number, with one ratio of the two for all features.
         complement, same = _complement(self.nuisance), np.eye(self.labels.size, dtype=bool)
-        correlation = 0.0
+        residuals, correlation = complement @ quantiles.means, 0.0
         if self.patients is not None:
             same = self.patients[:, None] == self.patients
-            correlation = _correlation(complement, quantiles.means, same)
+            scaled = complement.T @ residuals
+            scaled = scaled / np.maximum(np.sqrt(np.square(scaled).mean(axis=0)), 1e-300)
+            pairs = same & ~np.eye(len(same), dtype=bool)
+            correlation = np.sum(pairs * (scaled @ scaled.T)) / pairs.sum() / scaled.shape[1]
+            correlation = float(np.clip(correlation, 0.0, 0.95))
         covariance = np.where(same, correlation + (1.0 - correlation) * np.eye(len(same)), 0.0)
-        residuals = np.square(complement @ quantiles.means).mean(axis=0)
-        spread = np.sqrt(self._variances(residuals, quantiles.within))
+        variances, spread = np.square(residuals).mean(axis=0), np.ones(self.labels.size)
+        share, varies = 1.0 / np.bincount(self.units), variances > 0
+        if np.ptp(share) > 0 and varies.any():
+            ratio = min(float(np.median(quantiles.within[varies] / variances[varies])), 1.0 / float(share.mean()))
+            spread = np.sqrt(np.maximum(1.0 + ratio * (share - share.mean()), 0.01))
         roots = []
         for matrix in (covariance * spread * spread[:, None], covariance):
             eigenvalues, vectors = np.linalg.eigh(matrix)
             root = (vectors / np.sqrt(eigenvalues)) @ vectors.T
             roots.append(_complement(root @ self.nuisance) @ root)
         return roots[0], roots[1]
-
-    def _variances(self, residuals: Floats, within: Floats) -> Floats:
-        """Return the variance of the mean of each unit, relative to the average one.
-
-        The variance is that of patients plus that of distributions over their number. One ratio of the two, the
-        median over features, serves all features.
-        """
-        share = 1.0 / np.bincount(self.units)
-        varies = residuals > 0
-        if np.ptp(share) == 0 or not varies.any():
-            return np.ones(share.size)
-        ratio = min(float(np.median(within[varies] / residuals[varies])), 1.0 / float(share.mean()))
-        return np.maximum(1.0 + ratio * (share - share.mean()), 0.01)
-
-
-def _correlation(complement: Floats, means: Floats, same: np.ndarray) -> float:
-    """Return the correlation of units of a patient, averaged over features (limma's consensus correlation)."""
-    residuals = complement.T @ (complement @ means)
-    residuals = residuals / np.maximum(np.sqrt(np.square(residuals).mean(axis=0)), 1e-300)
-    pairs = same & ~np.eye(len(same), dtype=bool)
-    covariance = np.sum(pairs * (residuals @ residuals.T)) / pairs.sum() / means.shape[1]
-    return float(np.clip(covariance, 0.0, 0.95))
 
 
 def _complement(columns: Floats) -> Floats:
@@ -406,31 +343,27 @@ def _columns(labels: np.ndarray) -> Floats:
 
 @dataclass(frozen=True)
 class _Quantiles:
-    """Quantile functions of the units.
+    """Quantile functions of the units."""
 
-    `means` has shape (n_units, features). `shapes` are deviations from the mean, averaged over bins of equal mass,
-    (n_units, bins, features). `within` is the variance of means between distributions of a unit, (features,).
-    """
-
-    means: Floats
-    shapes: Floats
-    within: Floats
+    means: Floats  # (n_units, features)
+    shapes: Floats  # (n_units, bins, features), deviations from the mean, averaged over bins of equal mass
+    within: Floats  # (features,), variance of means between distributions of a unit
 
     @classmethod
     def of(cls, D: Distributions, units: np.ndarray, seed: int) -> _Quantiles:
-        """Average the distributions of each unit.
-
-        Features are centred in double precision before they are divided by their standard deviation: an
-        offset of a feature does not change the result. Means are averages over all distributions of a unit. Shapes
-        are averages over the same number of distributions for all units, drawn by name: the error of a shape is
-        mostly that of its few points, far from normal, and weights would not correct for it.
-        """
+        """Average the distributions of each unit."""
+        # Features are centred in double precision before they are divided by their standard deviation: an offset of a
+        # feature does not change the result. Means are averages over all distributions of a unit. Shapes are averages
+        # over the same number of distributions for all units, drawn by name: the error of a shape is mostly that of its
+        # few points, far from normal, and weights would not correct for it.
         origin, variances = D.moments(weighted=False)
         if not sparse.issparse(D.points):  # rounded to the type of the values: differences of float32 are then exact
             origin = origin.astype(D.points.dtype).astype(np.float64)
         scale = np.where(variances > 0, np.sqrt(variances), 1.0)
         counts = np.bincount(units)
-        chosen = _equal_numbers(D, units, seed)
+        order = np.lexsort((keyed_uniform(D.names, seed, "distributions"), units))
+        rank = np.arange(units.size) - np.repeat(np.cumsum(counts) - counts, counts)  # within the unit
+        chosen = np.isin(np.arange(units.size), order[rank < counts.min()])
         means, squares = np.zeros((counts.size, D.shape[1])), np.zeros(D.shape[1])
         shapes = np.zeros((counts.size, _N_BINS, D.shape[1]))
         width = max(1, _MAX_ENTRIES // int(D.sizes.max()))
@@ -451,22 +384,8 @@ class _Quantiles:
         return cls(means, shapes, within)
 
 
-def _equal_numbers(D: Distributions, units: np.ndarray, seed: int) -> np.ndarray:
-    """Return which distributions are drawn, as many of each unit as the smallest one has."""
-    keys = keyed_uniform(D.names, seed, "distributions")
-    rank = np.empty(units.size, np.intp)
-    for unit in range(int(units.max()) + 1):
-        members = np.flatnonzero(units == unit)
-        rank[members[np.argsort(keys[members], kind="stable")]] = np.arange(members.size)
-    return rank < np.bincount(units).min()
-
-
 def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
-    """Return the mean of the quantile function in each bin, (bins, features); their mean is the mean of the points.
-
-    >>> _bin_means(np.arange(40.0)[::-1, None], None)[[0, -1], 0].round(9).tolist()
-    [0.5, 38.5]
-    """
+    """Return the mean of the quantile function in each bin, (bins, features); their mean is the mean of the points."""
     n = len(values)
     if masses is None:
         ends = np.arange(n + 1) / n
@@ -486,22 +405,14 @@ def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
     return _N_BINS * np.diff([*at_edges, integral[-1]], axis=0)
 
 
-class _Tests(NamedTuple):
-    """Statistics of all arrangements and features, pooled and parametric p-values, and shifts."""
-
-    statistics: Floats
-    pooled_p: np.ndarray | None
-    parametric_p: Floats
-    shift: Floats
-
-
-def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray) -> _Tests:
-    """Test all features; `arrangements` has a row per arrangement of the labels, the observed one first.
-
-    Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the
-    pooled one, the effect of the observed labels is removed from the data first: otherwise features that differ,
-    whose variance includes their effect, would dominate the tail.
-    """
+def _test(
+    quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray
+) -> tuple[Floats, Floats | None, Floats, Floats]:
+    """Return statistics (arrangements, features), pooled and parametric p-values, and shifts of all features."""
+    # `arrangements` has a row per arrangement of the labels, the observed one first.
+    # Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the
+    # pooled one, the effect of the observed labels is removed from the data first: otherwise features that differ,
+    # whose variance includes their effect, would dominate the tail.
     n_units, n_bins, n_features = quantiles.shapes.shape
     values = (quantiles.means[:, None], quantiles.shapes)
     bases = [_LabelBasis.of(root @ _columns(arrangements)) for root in roots]
@@ -550,17 +461,17 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
                 fitted[k].scores(pooled[k].explained(residuals), residual[k, block], pooled[k].rank, n_error, *among)
             )
         statistics[:, block], null[:, block] = _combined(*by_labels), _combined(*by_removal)
-    pooled_p = None
+    columns = bases[0].columns[0]
+    shift: Any = np.full(n_features, np.nan)
+    if columns.shape[1] == 1:
+        shift = columns[:, 0] @ (roots[0] @ quantiles.means) / np.square(columns[:, 0]).sum()
+    pooled_p: Any = None
     if n_error - n_between >= 1 and valid.size:
         tail = np.sort(null, axis=None)
         at_least = tail.size - np.searchsorted(tail, (_combined(*scores) - 1e-6).astype(np.float32), side="left")
         pooled_p = (1.0 + at_least) / (1.0 + tail.size)
-    return _Tests(
-        statistics=np.round(statistics, _DECIMALS, out=statistics),
-        pooled_p=pooled_p,
-        parametric_p=fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0]),
-        shift=_slope(bases[0].columns[0], roots[0] @ quantiles.means),
-    )
+    parametric_p = fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0])
+    return np.round(statistics, _DECIMALS, out=statistics), pooled_p, parametric_p, shift
 
 
 def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
@@ -568,13 +479,12 @@ def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
 
 
 def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries:
-    """Return p-values by the permutations of each feature, and q-values.
-
-    q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at most
-    a factor `_EXTRAPOLATION`. This is an estimate, which may be small by chance. Therefore the smallest tail ratio of
-    all features is ranked among those of the other arrangements, and no q-value is below this rank (`overall`): if no
-    feature differs, a q-value below 0.05 has a probability of at most 0.05 for any dependence between features.
-    """
+    """Return p-values by the permutations of each feature, and q-values."""
+    # q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at
+    # most a factor `_EXTRAPOLATION`. This is an estimate, which may be small by chance. Therefore the smallest tail
+    # ratio of all features is ranked among those of the other arrangements, and no q-value is below this rank
+    # (`overall`): if no feature differs, a q-value below 0.05 has a probability of at most 0.05 for any dependence
+    # between features.
     observed, pool = statistics[0], np.sort(statistics, axis=None)
     p = np.mean(statistics >= observed, axis=0)
     ratios = np.array([_smallest_tail_ratio(row, pool, len(statistics)) for row in statistics])
@@ -585,15 +495,12 @@ def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries
         q=np.maximum(stats.false_discovery_control(extrapolated), overall),
         family_p=np.mean(statistics.max(axis=1)[:, None] >= observed, axis=0),
         overall=overall,
-        smallest=1.0 / len(statistics),
     )
 
 
 def _smallest_tail_ratio(row: Floats, pool: Floats, n_rows: int) -> float:
-    """Return the smallest estimated false discovery rate of an arrangement (Tusher, Tibshirani & Chu 2001).
-
-    For each threshold it is the mean number of values above it in a row of the pool, over their number in this row.
-    """
+    """Return the smallest estimated false discovery rate of an arrangement (Tusher, Tibshirani & Chu 2001)."""
+    # For each threshold it is the mean number of values above it in a row of the pool, over their number in this row.
     ascending = np.sort(row)  # searches for ascending values are four times as fast
     expected = (pool.size - np.searchsorted(pool, ascending, side="left")) / n_rows
     selected = row.size - np.searchsorted(ascending, ascending, side="left")
@@ -602,14 +509,11 @@ def _smallest_tail_ratio(row: Floats, pool: Floats, n_rows: int) -> float:
 
 @dataclass(frozen=True)
 class _LabelBasis:
-    """Whitened label columns of each arrangement, orthonormal rows that span them, and their number.
+    """Whitened label columns of each arrangement, and orthonormal rows that span them."""
 
-    The shapes are (arrangements, n_rest, columns), (arrangements, columns, n_rest) and (arrangements, 1).
-    """
-
-    columns: Floats
-    rows: Floats
-    rank: Floats
+    columns: Floats  # (arrangements, n_rest, columns)
+    rows: Floats  # (arrangements, columns, n_rest)
+    rank: Floats  # (arrangements, 1)
 
     @classmethod
     def of(cls, columns: Floats) -> _LabelBasis:
@@ -628,18 +532,9 @@ class _LabelBasis:
         return np.square(parts, out=parts).reshape(len(self.rows), -1, width).sum(axis=1)
 
 
-def _slope(columns: Floats, residuals: Floats) -> Floats:
-    """Return the coefficient of a single label column, NaN with several columns."""
-    if columns.shape[1] > 1:
-        return np.full(residuals.shape[1], np.nan)
-    return columns[:, 0] @ residuals / np.square(columns[:, 0]).sum()
-
-
 def _effective_dimensions(residuals: Floats) -> Floats:
-    """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins.
-
-    The estimate of tr S² is corrected for the sampling error of S from n_rest rows (Srivastava 2005).
-    """
+    """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins."""
+    # The estimate of tr S² is corrected for the sampling error of S from n_rest rows (Srivastava 2005).
     n = len(residuals)
     rows = residuals.transpose(2, 0, 1)
     gram = rows @ rows.transpose(0, 2, 1) if n < residuals.shape[1] else rows.transpose(0, 2, 1) @ rows
@@ -664,7 +559,7 @@ class _Prior:
         half, variance = df[varies] / 2.0, (squares / df)[varies]
         logs = np.log(np.maximum(variance, max(1e-5 * float(np.median(variance)), 1e-300)))
         logs += np.log(half) - special.digamma(half)
-        half_prior = float(_inverse_trigamma(np.array(logs.var(ddof=1) - special.polygamma(1, half).mean())))
+        half_prior = _inverse_trigamma(float(logs.var(ddof=1) - special.polygamma(1, half).mean()))
         if not np.isfinite(half_prior):
             return cls(np.inf, float(np.exp(logs.mean())))
         return cls(2.0 * half_prior, float(np.exp(logs.mean() + special.digamma(half_prior) - np.log(half_prior))))
@@ -678,15 +573,18 @@ class _Prior:
     def scores(
         self, explained: Floats, total: Floats, rank: Floats, n_rest: float, varies: np.ndarray, dimensions: Floats
     ) -> Floats:
-        """Return z-scores of moderated F statistics, (arrangements, features).
-
-        A feature with d effective dimensions has d times the degrees of freedom.
-        """
+        """Return approximate z-scores of moderated F statistics, increasing in F, (arrangements, features)."""
+        # A feature with d effective dimensions has d times the degrees of freedom. Bartlett's approximation turns F
+        # into a chi-squared statistic, Wilson and Hilferty's into a normal one. The approximation only decides how mean
+        # and shape are weighted: p-values are ranks.
         df, n_error = rank * dimensions, (n_rest - rank) * dimensions
         variance = self.shrink(np.maximum(total - explained, 0.0) / np.maximum(n_error, 1e-9), n_error)
         defined = (variance > 0) & varies & (df > 0)
         f = np.divide(explained, variance * np.maximum(df, 1.0), out=np.zeros_like(explained), where=defined)
-        return _z_score(f, np.maximum(df, 1.0), n_error + min(self.df, 1e6))
+        df, n_error = np.maximum(df, 1.0), n_error + min(self.df, 1e6)
+        scaled = (n_error + df / 2.0 - 1.0) * np.log1p(f * (df / n_error)) / df
+        deviation = 2.0 / (9.0 * df)
+        return (np.cbrt(scaled) - (1.0 - deviation)) / np.sqrt(deviation)
 
     def p_values(
         self, explained: Floats, residual: Floats, n_between: float, n_error: float, varies: np.ndarray
@@ -698,30 +596,15 @@ class _Prior:
         return special.fdtrc(n_between, min(n_error + self.df, n_error * max(int(varies.sum()), 1)), f)
 
 
-def _inverse_trigamma(values: Floats) -> Floats:
-    """Return x with trigamma(x) = value by Newton's method, infinity for values of at most 0.
-
-    >>> _inverse_trigamma(special.polygamma(1, np.array([0.3, 2.0, 50.0]))).round(6).tolist()
-    [0.3, 2.0, 50.0]
-    """
-    positive = values > 1e-7
-    y = np.where(positive, values, 1.0)
-    x = 0.5 + 1.0 / y
+def _inverse_trigamma(value: float) -> float:
+    """Return x with trigamma(x) = value by Newton's method, infinity for values of at most 0."""
+    if value <= 1e-7:
+        return np.inf
+    x = 0.5 + 1.0 / value
     for _ in range(20):  # converges monotonically from this start (Smyth 2004, appendix)
-        trigamma = special.polygamma(1, x)
-        step = trigamma * (1.0 - trigamma / y) / special.polygamma(2, x)
-        x = x + step
-        if np.all(np.abs(step) <= 1e-10 * x):
+        trigamma = float(special.polygamma(1, x))
+        step = trigamma * (1.0 - trigamma / value) / float(special.polygamma(2, x))
+        x += step
+        if abs(step) <= 1e-10 * x:
             break
-    return np.where(positive, x, np.inf)
-
-
-def _z_score(f: Floats, df: Floats, n_error: Floats) -> Floats:
-    """Return approximate z-scores of F statistics, increasing in F.
-
-    Bartlett's approximation turns F into a chi-squared statistic, Wilson and Hilferty's into a normal one. The
-    approximation only decides how mean and shape are weighted: p-values are ranks.
-    """
-    scaled = (n_error + df / 2.0 - 1.0) * np.log1p(f * (df / n_error)) / df
-    variance = 2.0 / (9.0 * df)
-    return (np.cbrt(scaled) - (1.0 - variance)) / np.sqrt(variance)
+    return x

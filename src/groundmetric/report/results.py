@@ -56,7 +56,7 @@ from ..evaluation import Comparison, SizeAssociation, Voting, compare, folds, le
 from ..evaluation.compare import Cohort as Folds
 from ..evaluation.compare import fit, recorded_warnings
 from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2_estimate
-from ..evaluation.permutation import prepare_test
+from ..evaluation.permutation import PreparedTest
 from ..evaluation.results import Result, lead_in_words
 from ..evaluation.scores import encode, score_codes
 from ..interpret import counterfactual, feature_significance, influence, over_representation, read_gmt, stability
@@ -629,7 +629,7 @@ def _score_numbers(cohort: Cohort, results: EnsembleResults, together: str) -> d
         for name, method in baselines.standard("ordered", annotation=cohort.annotation).items():
             started, predicted[titles[name]] = time.monotonic(), np.empty(len(numbers))
             for train, test in splits:
-                fitted = fit(_in_folds(method, cohort), D[train], data, train)
+                fitted = fit(_in_folds(method, cohort), data, train)
                 predicted[titles[name]][test] = fitted.predict(D[test])
             seconds[titles[name]] = (time.monotonic() - started) / len(splits)
     leads = {name: r2_difference(numbers, predicted[LEARNED], values, units) for name, values in predicted.items()}
@@ -728,9 +728,9 @@ def permutation_test(cohort: Cohort, permutations: int) -> dict[str, Any]:
     with recorded_warnings() as messages:
         if cohort.run.results is not None:
             ensemble = cohort.learner(max_points=TEST_CELLS)
-            test = prepare_test(ensemble, cohort.metric_features, cohort.target, **cohort.design, random_state=0)
+            test = PreparedTest(ensemble, cohort.metric_features, cohort.target, **cohort.design, random_state=0)
         else:
-            test = prepare_test(
+            test = PreparedTest(
                 _in_folds(cohort.learner(), cohort), read.D, read.y, cv=len(cohort.splits), groups=read.groups,
                 voting=cohort.voting, random_state=0,
             )  # fmt: skip
