@@ -165,7 +165,6 @@ public:
     Arc best(Node i) {
         if (is_exact_) return best_of_near(i);
         const auto [gain, sink] = rough_.best(i, tree_.potential(i));
-        if (gain < 0.0) prices_.prefetch(i, sink);
         return {gain, 0.0, i, tree_.n() + sink};
     }
 
