@@ -109,7 +109,7 @@ double low_cost(const P& prices, double offset) {
 template <Prices P>
 bool suits_int16(const P& prices) {
     constexpr Index few_arcs = 400 * 400, many_arcs = 5000 * 5000, most_sinks = 1'000'000;
-    constexpr double outlying = 16.0;
+    constexpr double outlying = 64.0;
     const Index arcs = prices.n() * prices.m();
     if (arcs < few_arcs || arcs > many_arcs || prices.m() > most_sinks) return false;
     double offset = 0.0, extent;
