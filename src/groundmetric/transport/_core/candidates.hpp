@@ -262,6 +262,8 @@ public:
         return arc;
     }
 
+    void set_price(Arc&) const {}
+
     double reduced(const Arc& arc) const {
         return reduced_or_zero(arc.price, tree_.potential(arc.source), tree_.potential(arc.sink), noise_);
     }

@@ -34,8 +34,6 @@ struct MatrixPrices {
     Index n() const { return costs.rows; }
     Index m() const { return costs.cols; }
     double operator()(Index i, Index j) const { return costs(i, j); }
-    /// The exact cost of an arc is read up to 32 rows after the arc was found: by then it is in the cache.
-    void prefetch(Index i, Index j) const { __builtin_prefetch(costs.row(i) + j); }
 };
 
 /// Cost of the step from x to y. Components are added in order, as `Loops::fill64` adds them.
@@ -66,7 +64,6 @@ struct StepPrices {
     Index n() const { return x.rows; }
     Index m() const { return y.rows; }
     double operator()(Index i, Index j) const { return step_cost<kind>(x.row(i), y.row(j), x.cols); }
-    void prefetch(Index, Index) const {}
 
     /// An upper bound of all distances: the largest distance from x's first point to a source plus that to a sink.
     double reach() const {
@@ -112,7 +109,7 @@ double low_cost(const P& prices, double offset) {
 template <Prices P>
 bool suits_int16(const P& prices) {
     constexpr Index few_arcs = 400 * 400, many_arcs = 5000 * 5000, most_sinks = 1'000'000;
-    constexpr double outlying = 16.0;
+    constexpr double outlying = 64.0;
     const Index arcs = prices.n() * prices.m();
     if (arcs < few_arcs || arcs > many_arcs || prices.m() > most_sinks) return false;
     double offset = 0.0, extent;

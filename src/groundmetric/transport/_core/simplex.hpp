@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -30,8 +31,41 @@ inline constexpr std::int64_t kRowsPerPivot = 32;
 /// An arc that may enter the tree.
 struct Arc {
     double gain;   // reduced cost when the row was scanned, in the units of the pricing
-    double price;  // exact cost, if the pricing knows it
+    double price;  // exact cost
     Node source, sink;
+};
+
+/// The candidates of a block of rows, in the order of their gains.
+class Block {
+public:
+    void clear() { count_ = 0, keys_.fill(std::numeric_limits<std::int32_t>::max()); }
+    int count() const { return count_; }
+    std::span<Arc> arcs() { return std::span(arcs_).first(count_); }
+
+    /// Keys are the first bits of the gains, accurate to 2^-15, and the position in the last bits: no two are equal.
+    void add(const Arc& arc) {
+        static_assert(kRows == 32);
+        const auto size = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(-arc.gain) >> 32) / kRows * kRows;
+        keys_[count_] = static_cast<std::int32_t>(0x7fffffe0U - size) + count_;
+        arcs_[count_++] = arc;
+    }
+
+    /// The positions of the arcs, the lowest gain first. Counting smaller keys is faster than sorting: no branch depends
+    /// on a key, and a vector compares many.
+    std::span<const int> order() {
+        for (int k = 0; k < count_; ++k) {
+            int rank = 0;
+            for (const std::int32_t key : keys_) rank += key < keys_[k];
+            order_[rank] = k;
+        }
+        return std::span(order_).first(count_);
+    }
+
+private:
+    std::array<Arc, kRows> arcs_;
+    std::array<std::int32_t, kRows> keys_;
+    std::array<int, kRows> order_;
+    int count_ = 0;
 };
 
 /// Pivot until a whole round over the sources finds no arc with negative reduced cost; returns the number of pivots.
@@ -39,13 +73,14 @@ struct Arc {
 /// Pricing is a policy:
 ///   potentials_changed()  reads the potentials of the tree
 ///   best(source)          the best arc of a source; its gain is 0 if no reduced cost is negative
+///   set_price(arc)        sets the exact cost of an arc if `best` has not
 ///   reduced(arc)          the exact reduced cost of an arc, 0 if it is noise
 ///   sharpen()             switches to exact pricing; false if it is exact already
 ///   suffices()            whether the potentials prove enough to stop before the optimum; asked once a round
 template <class Pricing>
 std::int64_t improve(Tree& tree, Pricing& pricing, std::int64_t budget) {
     const Node n = tree.n();
-    std::array<Arc, kRows> arcs;
+    Block block;
     std::int64_t pivots = 0, pivots_before_round = 0;
     bool changed = true;
     for (Node clean = 0, i = 0; clean < n && pivots < budget;) {
@@ -57,27 +92,27 @@ std::int64_t improve(Tree& tree, Pricing& pricing, std::int64_t budget) {
         }
         if (changed) pricing.potentials_changed();
         changed = false;
-        int count = 0;
+        block.clear();
         for (int k = 0; k < kRows && clean < n; ++k) {
-            const Arc arc = pricing.best(i);
-            if (arc.gain < 0.0) {
-                int place = count++;
-                for (; place > 0 && arc.gain < arcs[place - 1].gain; --place) arcs[place] = arcs[place - 1];
-                arcs[place] = arc;
-            } else {
+            if (const Arc arc = pricing.best(i); arc.gain < 0.0)
+                block.add(arc);
+            else
                 ++clean;
-            }
             i = i + 1 < n ? i + 1 : 0;
         }
-        for (int k = 0; k < count && pivots < budget; ++k) {
-            const double reduced = pricing.reduced(arcs[k]);
+        // Costs are computed together, because they do not wait for each other as pivots do.
+        for (Arc& arc : block.arcs()) pricing.set_price(arc);
+        for (const int k : block.order()) {
+            const Arc& arc = block.arcs()[k];
+            const double reduced = pricing.reduced(arc);
             if (!(reduced < 0.0)) continue;
-            tree.pivot(arcs[k].source, arcs[k].sink, reduced);
+            if (pivots >= budget) break;
+            tree.pivot(arc.source, arc.sink, reduced);
             ++pivots;
             clean = 0, changed = true;  // rows without such an arc may have one now
         }
         // Rough costs never report an arc without negative reduced cost, unless costs are NaN: then the round must end too.
-        if (!changed) clean += count;
+        if (!changed) clean += block.count();
         if (clean >= n && pricing.sharpen()) clean = 0;
     }
     return pivots;
@@ -130,11 +165,12 @@ public:
     Arc best(Node i) {
         if (is_exact_) return best_of_near(i);
         const auto [gain, sink] = rough_.best(i, tree_.potential(i));
-        if (gain < 0.0) prices_.prefetch(i, sink);
         return {gain, 0.0, i, tree_.n() + sink};
     }
 
-    double reduced(const Arc& arc) const { return reduced(arc.source, arc.sink); }
+    void set_price(Arc& arc) const { arc.price = prices_(arc.source, arc.sink - tree_.n()); }
+
+    double reduced(const Arc& arc) const { return reduced(arc.source, arc.sink, arc.price); }
 
     bool sharpen() { return !std::exchange(is_exact_, true); }
 
@@ -159,13 +195,13 @@ private:
         Arc best{0.0, 0.0, i, tree_.n()};
         for (const Node j : rough_.near(i, tree_.potential(i))) {
             const Node sink = tree_.n() + j;
-            if (const double gain = reduced(i, sink); gain < best.gain) best.gain = gain, best.sink = sink;
+            if (const double gain = reduced(i, sink, prices_(i, j)); gain < best.gain) best.gain = gain, best.sink = sink;
         }
         return best;
     }
 
-    double reduced(Node i, Node sink) const {
-        const double cost = prices_(i, sink - tree_.n()), source = tree_.potential(i), level = tree_.potential(sink);
+    double reduced(Node i, Node sink, double cost) const {
+        const double source = tree_.potential(i), level = tree_.potential(sink);
         const double reduced = cost - level + source;
         return reduced < -kNoise * (std::fabs(cost) + std::fabs(source) + std::fabs(level)) ? reduced : 0.0;
     }
