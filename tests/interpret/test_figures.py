@@ -36,10 +36,10 @@ def test_a_band_for_all_mass_that_moves_as_wide_as_it_is(flow):
 
 
 def test_a_flow_fits_on_given_axes(flow):
-    figure = plt.figure(figsize=(3.3, 2.6), layout="constrained")
+    figure = plt.figure(figsize=(3.8, 2.6), layout="constrained")
     ax = figure.add_subplot()
     assert gm.pl.flow(flow, ax=ax) is ax
     figure.canvas.draw()
     box = figure.get_tightbbox()
     assert box.x0 >= -0.01
-    assert box.x1 <= 3.31
+    assert box.x1 <= 3.81
