@@ -1,8 +1,7 @@
 """Geometry of a cohort: everything an ensemble computes from the points without using a label.
 
-One geometry serves all members, all cross-validation folds and all permutations of the labels. Every distribution is
-represented by the same number of points, drawn once and keyed by its name: empirical Wasserstein distances grow as
-samples get smaller, so with unequal numbers of points the number itself would act as a feature.
+Every distribution is represented by the same number of points, drawn once and keyed by its name: empirical Wasserstein
+distances grow as samples get smaller, so unequal numbers of points would act as a feature.
 """
 
 from __future__ import annotations
@@ -124,8 +123,7 @@ class Scaling:
 class Description:
     """Equal-sized subsamples of distributions, and the features of distributions that views use.
 
-    `drawn` are points for statistics of single features, `transported` points for transport, both in the units of the
-    input; `sizes` are the numbers of points before the draw.
+    `drawn` are points for statistics of single features, `transported` for transport; `sizes` the numbers before.
     """
 
     def __init__(self, scaling: Scaling, drawn: Distributions, transported: Distributions, sizes: np.ndarray) -> None:
@@ -340,12 +338,9 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Marginals:
-    """1-D transport distances of each feature from every distribution to its partners.
+    """1-D transport distances of each feature from every distribution to its partners."""
 
-    Partners are all other distributions or, in large cohorts, a subset keyed by name.
-    """
-
-    partners: np.ndarray  # (n_distributions, n_partners)
+    partners: np.ndarray  # (n_distributions, n_partners): all others or, in large cohorts, a subset keyed by name
     values: np.ndarray  # float32, (n_distributions, n_partners, n_features)
 
 
@@ -359,10 +354,9 @@ def choose_landmarks(names: Sequence[Any], seed: int, n_landmarks: int = N_LANDM
 def complete_distances(columns: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
     """Return all distances between distributions from their distances to the landmarks (columns).
 
-    Distances to landmarks are kept. The others are interpolated by the Nyström approximation of the kernel -d / 2,
-    centred, as in landmark multidimensional scaling (de Silva & Tenenbaum 2004). A landmark is
-    compared with itself by the distance to its nearest landmark instead of 0: a second sample of the same distribution
-    is not at distance 0, and a kernel with such a diagonal cannot be interpolated smoothly.
+    The others are interpolated by the Nyström approximation of the kernel -d / 2, centred, as in landmark
+    multidimensional scaling (de Silva & Tenenbaum 2004). A landmark is compared with itself by the distance to its
+    nearest landmark: a kernel with zeros on the diagonal cannot be interpolated smoothly.
     """
     n, n_landmarks = columns.shape
     if n == n_landmarks:
