@@ -85,7 +85,17 @@ class Scaling:
         z = z[np.argsort(points @ random.normal(size=points.shape[1]), kind="stable")][random.permutation(len(z))]
         gaps = np.linalg.norm(z - np.roll(z, 1, axis=0), axis=1)
         width = float(np.median(gaps)) or 1.0
-        clusters = _cluster_centres(z, seed)
+        from sklearn.cluster import kmeans_plusplus  # takes 0.1 s, and predictions do not need it
+
+        # k-means in own code: the same bits for any number of threads.
+        n_clusters = min(_N_CLUSTERS, max(1, len(z) // 5))
+        random_state = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
+        clusters = kmeans_plusplus(z, n_clusters, random_state=random_state)[0]
+        for _ in range(_CLUSTER_STEPS):
+            nearest = np.argmin(cdist(z, clusters, "sqeuclidean"), axis=1)
+            members = nearest == np.arange(n_clusters)[:, None]
+            used = members.any(axis=1)
+            clusters[used] = (members[used] @ z) / members[used].sum(axis=1, keepdims=True)
         return cls(seed, D.common_size(max_points), n_marginal_points, centre, scale, axes, width, clusters)
 
     @property
@@ -400,21 +410,6 @@ def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarra
     standardised = np.subtract(dense, centre, dtype=np.float64)
     standardised /= scale
     return standardised
-
-
-def _cluster_centres(points: np.ndarray, seed: int) -> np.ndarray:
-    """Return centres of clusters by k-means, with the same bits for any number of threads."""
-    from sklearn.cluster import kmeans_plusplus  # takes 0.1 s, and predictions do not need it
-
-    n_clusters = min(_N_CLUSTERS, max(1, len(points) // 5))
-    random = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
-    centres = kmeans_plusplus(points, n_clusters, random_state=random)[0]
-    for _ in range(_CLUSTER_STEPS):
-        nearest = np.argmin(cdist(points, centres, "sqeuclidean"), axis=1)
-        members = nearest == np.arange(n_clusters)[:, None]
-        used = members.any(axis=1)
-        centres[used] = (members[used] @ points) / members[used].sum(axis=1, keepdims=True)
-    return centres
 
 
 def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarray]) -> None:

@@ -57,14 +57,10 @@ def _first(parts: Parts) -> Distributions:
 
 
 class BasePredictor(BaseEstimator):
-    """Kernel models of all views of an ensemble, averaged by their stacking weights.
-
-    Subclasses set `target`, the kind of the labels as in `GroundMetricEnsemble`; `_checked` validates the input,
-    `_keep` sets the attributes of the fitted estimator.
-    """
+    """Kernel models of all views of an ensemble, averaged by their stacking weights."""
 
     takes_groups = True
-    target = "classes"
+    target = "classes"  # kind of the labels, as in `GroundMetricEnsemble`
 
     def __init__(self, ensemble: GroundMetricEnsemble | None = None, *, random_state: RandomState = None) -> None:
         self.ensemble = ensemble
@@ -124,9 +120,11 @@ class BasePredictor(BaseEstimator):
         return Calibration.of(scores, codes, group_list(groups, D.name_index), group_list(strata, D.name_index))
 
     def _checked(self, X: Any, *, reset: bool = False) -> Parts:
+        """Return the validated input; `reset` in `fit`."""
         raise NotImplementedError
 
     def _keep(self, parts: Parts, y: Any) -> None:
+        """Set the attributes of the fitted estimator."""
         raise NotImplementedError
 
     def typicality(self, X: InputLike) -> np.ndarray:
@@ -162,9 +160,8 @@ class BasePredictor(BaseEstimator):
             )
         if predicted.small.any():
             n_points = min(scaling.n_points for scaling in self.predictor_.scalings.values())
-            warnings.warn(
-                SmallSampleWarning([names[d] for d in np.flatnonzero(predicted.small)], n_points), stacklevel=3
-            )
+            small = [names[d] for d in np.flatnonzero(predicted.small)]
+            warnings.warn(SmallSampleWarning(small, n_points), stacklevel=3)
         return predicted.values
 
 
@@ -206,11 +203,9 @@ class _Classification(ClassifierMixin):
             by training patients of the same stratum, where these are enough.
         """
         parts = self._checked(X)
-        D, predicted = _first(parts), self._predicted(parts)
+        D, new = _first(parts), self._predicted(parts)
         new_strata = group_list(strata, D.name_index, "strata")
-        return self.calibration_.sets(
-            predicted.values, predicted.far, D.names, self.classes_, float(coverage), new_strata
-        )
+        return self.calibration_.sets(new.values, new.far, D.names, self.classes_, float(coverage), new_strata)
 
     def score(self, X: InputLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the distributions whose class is predicted correctly, weighted by `sample_weight`."""
@@ -292,10 +287,9 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
             self.classes_ = self.ensemble_.classes_
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save everything that predictions need to the file `path`, by an atomic write and without pickle.
+        """Save everything that predictions need, also drawn training points, to the file `path`, without pickle.
 
-        The file holds the models, the members, and the drawn training points with the features that members use. An
-        existing predictor at this path is replaced; files of other kinds are never replaced.
+        An existing predictor at this path is replaced by an atomic write; files of other kinds are never replaced.
         """
         write_arrays(path, FORMAT, VERSION, *self.pack(), compress=True)
 
@@ -356,12 +350,10 @@ class TransportClassifier(_Classification, EnsemblePredictor):
     ----------
     ensemble_ : GroundMetricEnsemble
         The fitted ensemble, with held-out probabilities of the training distributions; absent after `load`.
-    metric_ : GroundMetric
-        Its metric.
+    metric_, n_features_in_ : GroundMetric, int
+        Its metric, and the number of features of the points.
     classes_ : array of shape (n_classes,)
         Classes in sorted order.
-    n_features_in_ : int
-        Number of features of the points.
 
     Examples
     --------
@@ -518,12 +510,9 @@ class _Multimodal(BasePredictor):
     """Base of estimators with the views of several modalities."""
 
     def __init__(
-        self,
-        ensemble: GroundMetricEnsemble | None = None,
-        *,
-        joint: bool | None = None,
+        self, ensemble: GroundMetricEnsemble | None = None, *, joint: bool | None = None,
         random_state: RandomState = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(ensemble, random_state=random_state)
         self.joint = joint
 
@@ -569,28 +558,24 @@ class MultimodalClassifier(_Classification, _Multimodal):
 
     Parameters
     ----------
-    ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble; a copy is fitted to all modalities. None: one with default parameters.
+    ensemble : as in `TransportClassifier`
+        A copy is fitted to all modalities.
     joint : bool or None, default=None
         Whether to add views with the features of all modalities. None: if all have the same cells. True: use the cells
         that all modalities share.
-    random_state : int, RandomState or None, default=None
-        Seed of the ensemble; None keeps that of `ensemble`.
+    random_state : as in `TransportClassifier`
+        Seed of the ensemble.
 
     Attributes
     ----------
-    ensemble_ : GroundMetricEnsemble
-        The fitted ensemble.
+    ensemble_, n_features_in_ : as in `TransportClassifier`
+        The fitted ensemble, and the number of features of all modalities.
     weights_, view_weights_ : dict of str to float
         Sum of the stacking weights of each modality, and of "joint"; and the weight of each view.
-    metrics_ : dict of str to GroundMetric
-        The learned metrics.
-    modalities_ : list of str
-        Names of the modalities.
+    modalities_, metrics_ : list of str, dict of str to GroundMetric
+        Names of the modalities, and their learned metrics.
     held_out_, score_, chance_, distances_, folds_, classes_ : as in `GroundMetricEnsemble`
         Held-out predictions and their score, out-of-bag distances, folds and classes of the training distributions.
-    n_features_in_ : int
-        Number of features of all modalities.
 
     Examples
     --------

@@ -26,10 +26,8 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    transformer_ : transformer
-        The fitted transformer.
-    n_features_in_ : int
-        Number of features of the points.
+    transformer_, n_features_in_ : transformer, int
+        The fitted transformer, and the number of features of the points.
 
     Examples
     --------
@@ -81,11 +79,10 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
 
 
 class SelectedFeatures(BaseEstimator):
-    """Method on the features with the largest variance over the training points.
+    """Method on the features with the largest variance over the training points, selected anew in every fit.
 
     The rule "variance" selects the features whose variance is above the average (the paper's rule); an int, this number
-    of features with the largest variance. The selection is part of the fit, and an evaluation repeats it in every
-    split: a selection from all distributions would use the test distributions.
+    of features with the largest variance.
     """
 
     def __init__(self, method: Any, rule: Any = "variance") -> None:

@@ -271,8 +271,8 @@ def flow(result: Flow, *, ax: Axes | None = None, show: bool | None = None) -> A
     tops_right = right + np.cumsum(mass, axis=0) - mass
     with style.axes(ax, show) as ax:
         for r, c in np.argwhere(shown):
-            x, y = (_END / 2, 0.5, 0.5, 1.0 - _END / 2), np.repeat([tops_left[r, c], tops_right[r, c]], 2)
-            upper = list(zip(x, y, strict=True))
+            tops = np.repeat([tops_left[r, c], tops_right[r, c]], 2)
+            upper = list(zip((_END / 2, 0.5, 0.5, 1.0 - _END / 2), tops, strict=True))
             lower = [(x, y + mass[r, c]) for x, y in reversed(upper)]
             curve = [Path.CURVE4] * 3
             path = Path([*upper, *lower, upper[0]], [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY])
