@@ -84,10 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _signals_as_interrupts() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C, to remove incomplete files.
-
-    Yields the list of received signals.
-    """
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C; yield the list of received signals."""
     received: list[int] = []
     owner = os.getpid()
 

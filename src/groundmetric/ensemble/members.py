@@ -87,8 +87,7 @@ def choose_design(
 ) -> tuple[np.ndarray, Design]:
     """Return folds and the design of the members; the design is empty if no design has trainable members.
 
-    A member needs two groups of each class (or enough different numbers). Whether all members of a design have them is
-    decided for the whole cohort: a kernel that lacks members for individual samples would reveal their labels.
+    This is decided for the whole cohort: a kernel that lacks members for individual samples would reveal their labels.
     """
     if folds is None:
         n_groups = int(groups.max()) + 1
@@ -280,9 +279,8 @@ def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray) -> 
 def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:
     """Return a moderated t statistic per feature: distance to unlike minus distance to like distributions.
 
-    With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are, within
-    strata where given. The standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu
-    2001): with a small number of distributions, individual features have a small error by chance.
+    The standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu 2001): with a small
+    number of distributions, individual features have a small error by chance.
     """
     position = np.full(n, -1)
     position[rows] = np.arange(rows.size)
@@ -338,11 +336,9 @@ def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: 
     """Return lower and upper ends of importances, (2, n_features), from their variation over refits or members.
 
     A refit has fewer different distributions than the cohort, which scatters weight over more features: percentiles of
-    refits may lie completely below the importance of a strong feature. The interval therefore contains two intervals:
-    the percentiles, and the percentiles shifted until their median equals the importance (on the scale of weights,
-    whose squares are the importances). In simulated cohorts of 12 distributions it covered the mean importance of
-    strong features in at least 72 to 89 % of the simulations, the percentiles alone in 62 to 80 %: for small cohorts
-    it is still too narrow.
+    refits may lie below the importance of a strong feature. The interval contains the percentiles, and the percentiles
+    shifted until their median equals the importance (on the scale of weights, its root). In simulated cohorts of 12
+    distributions it covered the mean importance of strong features in 72 to 89 %, the percentiles alone in 62 to 80 %.
     """
     ends = [0.5 - confidence / 2, 0.5, 0.5 + confidence / 2]
     low, middle, high = np.quantile(np.sqrt(refits), ends, axis=0)

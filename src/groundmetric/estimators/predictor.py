@@ -100,15 +100,7 @@ class BasePredictor(BaseEstimator):
         ensemble.set_params(target=self.target)
         self.ensemble_ = ensemble.fit(parts.get("", parts), y, groups=groups, strata=strata)
         self.predictor_ = Predictor.of(self.ensemble_.fitted_)
-        self.calibration_ = self._calibrate(_first(parts), groups, strata)
-        self._keep(parts, y)
-        return self
-
-    def _calibrate(self, D: Distributions, groups: Any, strata: Any) -> Calibration | None:
-        """Return nonconformity scores of predictions that used no label of their fold; None for survival times."""
-        target, held_out = self.ensemble_.fitted_.target, self.ensemble_.held_out_
-        if isinstance(target, Survival):
-            return None
+        D, target, held_out = _first(parts), self.ensemble_.fitted_.target, self.ensemble_.held_out_
         # The fitted ensemble is in the order of the names, held-out predictions in that of the input.
         rows = np.argsort(sorted(range(len(D)), key=lambda d: str(D.names[d])))
         if isinstance(target, Classes):
@@ -117,7 +109,10 @@ class BasePredictor(BaseEstimator):
         else:
             codes = np.zeros(len(rows), dtype=np.intp)
             scores = np.abs(target.decode(target.values[rows]) - held_out)
-        return Calibration.of(scores, codes, group_list(groups, D.name_index), group_list(strata, D.name_index))
+        outer = group_list(groups, D.name_index), group_list(strata, D.name_index)
+        self.calibration_ = None if isinstance(target, Survival) else Calibration.of(scores, codes, *outer)
+        self._keep(parts, y)
+        return self
 
     def _checked(self, X: Any, *, reset: bool = False) -> Parts:
         """Return the validated input; `reset` in `fit`."""
@@ -173,11 +168,8 @@ class _Classification(ClassifierMixin):
     def predict_proba(self, X: InputLike, prior: LabelsLike | None = None) -> np.ndarray:
         """Return the probability of each class, shape (n_distributions, n_classes), in the order of `classes_`.
 
-        Parameters
-        ----------
-        prior : array-like of shape (n_classes,), dict or None, default=None
-            Frequency of each class among the distributions to classify, in the order of `classes_` or by class. None:
-            all classes are equally frequent.
+        `prior` is the frequency of each class among the distributions to classify, in the order of `classes_` or as a
+        dict by class. None: all classes are equally frequent.
         """
         return self._adjusted(self._predict(self._checked(X)), prior)
 
@@ -187,20 +179,14 @@ class _Classification(ClassifierMixin):
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_set(self, X: InputLike, coverage: float = 0.9, *, strata: LabelsLike | None = None) -> PredictionSets:
-        """Return sets of classes that contain the true class with a stated probability, by conformal prediction.
+        """Return sets of classes that contain the true class with probability `coverage`, by conformal prediction.
 
         A set with one class is a prediction at this level; a set with several classes means that the data do not
         decide ("cannot say"). The coverage holds for each class separately if new patients resemble the training
         patients. Where a class has fewer than ``coverage / (1 - coverage)`` training patients (9 for 0.9), and for
-        distributions unlike all training distributions, the set has all classes, with the reason.
-
-        Parameters
-        ----------
-        coverage : float, default=0.9
-            Probability that a set contains the true class, between 0 and 1.
-        strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch) of each new distribution, if the classifier was fitted with strata: sets are then calibrated
-            by training patients of the same stratum, where these are enough.
+        distributions unlike all training distributions, the set has all classes, with the reason. If the classifier was
+        fitted with strata (batches), and those of the new distributions are given as `strata`, sets are calibrated by
+        training patients of the same stratum, where these are enough.
         """
         parts = self._checked(X)
         D, new = _first(parts), self._predicted(parts)
@@ -242,16 +228,11 @@ class _Regression(RegressorMixin):
         return self._predict(self._checked(X))
 
     def predict_interval(self, X: InputLike, coverage: float = 0.9) -> PredictionIntervals:
-        """Return intervals that contain the true number with a stated probability, by conformal prediction.
+        """Return intervals that contain the true number with probability `coverage`, by conformal prediction.
 
         The half-width is a quantile of the absolute errors of held-out predictions, so all intervals have the same
         width. They are infinite, with the reason, where there are fewer than ``coverage / (1 - coverage)`` training
         patients (9 for 0.9), and for distributions unlike all training distributions.
-
-        Parameters
-        ----------
-        coverage : float, default=0.9
-            Probability that an interval contains the true number, between 0 and 1.
         """
         parts = self._checked(X)
         predicted = self._predicted(parts)
@@ -462,12 +443,9 @@ class TransportSurvival(EnsemblePredictor):
         return self._predict(self._checked(X))
 
     def predict_survival(self, X: DistributionsLike, times: ArrayLike) -> np.ndarray:
-        """Return the probability of being event-free at given times, shape (n_distributions, n_times).
+        """Return the probability of being event-free at `times`, shape (n_distributions, n_times).
 
-        Parameters
-        ----------
-        times : array-like of shape (n_times,)
-            Times, in the unit of the training times. Probabilities after the last training time are NaN.
+        Times are in the unit of the training times; probabilities after the last training time are NaN.
         """
         risk = self._predict(self._checked(X))
         time_points = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))

@@ -46,22 +46,14 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         self.transformer = transformer
 
     def fit(self, X: DistributionsLike, y: LabelsLike | None = None) -> PointwiseTransformer:
-        """Fit a copy of the transformer to all points.
-
-        Parameters
-        ----------
-        X : Distributions, array or sequence of arrays
-            Distributions; the rows of an array are distributions of one point each.
-        y : Any, default=None
-            Not used.
-        """
+        """Fit a copy of the transformer to all points of `X`; `y` is not used."""
         D = as_distributions(X)
         self.transformer_ = fit_map(self.transformer, D)
         self.n_features_in_ = D.shape[1]
         return self
 
     def transform(self, X: DistributionsLike) -> Distributions:
-        """Return Distributions of the transformed points, with the same names, masses and annotations."""
+        """Return Distributions of the transformed points of `X`, with the same names, masses and annotations."""
         check_is_fitted(self, "transformer_")
         D = as_distributions(X)
         if D.shape[1] != self.n_features_in_:

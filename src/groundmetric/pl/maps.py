@@ -331,8 +331,15 @@ def heatmap(
                           interpolation="none")  # fmt: skip
         ax.set(xticks=[], yticks=[], frame_on=False)
         side = min(style.inches(ax))
-        for k, classes in enumerate(groups.values()):
-            _draw_bars(ax, classes, rows, k, side)
+        bar, gap = _BAR / side, _GAP / side
+        for k, classes in enumerate(groups.values(), 1):  # along the left and the lower side, a box per run of a class
+            codes = classes.codes[rows]
+            starts = np.flatnonzero(np.diff(codes, prepend=-1))
+            for start, size in zip(starts, np.diff([*starts, codes.size]), strict=True):
+                look: dict[str, Any] = {"fc": classes.colours[codes[start]], "lw": 0, "clip_on": False}
+                low, offset = start - 0.5, -k * (bar + gap)
+                ax.add_patch(Rectangle((offset, low), bar, size, transform=ax.get_yaxis_transform(), **look))
+                ax.add_patch(Rectangle((low, offset), size, bar, transform=ax.get_xaxis_transform(), **look))
         if not groups:
             ax.set_ylabel(items)
         if texts is not None:
@@ -383,17 +390,6 @@ def clustermap(
     """
     return heatmap(distances, y, color=color, names=names, order="clusters", palette=palette, key=key,
                    ax=ax, show=show)  # fmt: skip
-
-
-def _draw_bars(ax: Axes, classes: style.Classes, rows: np.ndarray, k: int, side: float) -> None:
-    """Draw the k-th bars along the left and the lower side, a box for each run of a class."""
-    codes, bar, gap = classes.codes[rows], _BAR / side, _GAP / side
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    for start, size in zip(starts, np.diff([*starts, codes.size]), strict=True):
-        look: dict[str, Any] = {"fc": classes.colours[codes[start]], "lw": 0, "clip_on": False}
-        low, offset = start - 0.5, -(k + 1) * (bar + gap)
-        ax.add_patch(Rectangle((offset, low), bar, size, transform=ax.get_yaxis_transform(), **look))
-        ax.add_patch(Rectangle((low, offset), size, bar, transform=ax.get_xaxis_transform(), **look))
 
 
 @style.figure_docs

@@ -453,17 +453,12 @@ def collect(
         if empty := [str(a) for a, (rows, separating) in enumerate(tested, 1) if separating and not rows]:
             title = f"Gene sets of axis {', '.join(empty)}"
             results.omitted.append(Note(title, f"no set is enriched (q < {LEVEL})"))
-    if evaluation:
-        _collect_tests(results, permutations)
-    else:
+    if not evaluation:
         results.omitted.append(Note("Baselines, tests and q-values", "not computed", {"evaluation": True}))
-    return results
-
-
-def _collect_tests(results: Results, permutations: int) -> None:
-    """Add results that need the values of the cells: scores, stability, q-values and the permutation test."""
-    run, is_ensemble = results.run, results.run.results is not None
-    if results.cohort.type_key is not None and run.is_expression:
+        return results
+    # Results that need the values of the cells: scores, stability, q-values and the permutation test.
+    is_ensemble = run.results is not None
+    if type_key is not None and run.is_expression:
         types = results.optional("Cell types of genes", gene_cell_types, list(results.genes.index))
         results.genes["cell_type"] = None if types is None else pd.Series(types)
     if not is_ensemble:
@@ -499,6 +494,7 @@ def _collect_tests(results: Results, permutations: int) -> None:
         if 0 < len(names) <= MAX_DECISIVE:
             text = f"without {listed(names, MAX_DECISIVE)} the p-value of association crosses {LEVEL}"
             results.warnings.append(Note("Single patients decide the conclusion", text))
+    return results
 
 
 def training_warnings(run: Run) -> list[Note]:
