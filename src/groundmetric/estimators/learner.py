@@ -190,31 +190,14 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     """
 
     def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        margin: float = 1.0,
-        penalty: Penalty | str | None = "l2",
-        strength: float = 0.1,
-        n_neighbors: int = 3,
-        neighbors: str | Nearest = "auto",
-        init: ArrayLike = "discriminant",
-        learning_rate: float = 0.01,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        form: str | Mapped = "linear",
-        cost: str = "euclidean",
-        target: Kind | str | Sequence[Kind | str] = "classes",
-        class_weight: str | None = None,
-        stopping: EarlyStopping | None = None,
-        solver: Exact | None = None,
-        n_points: int | str | None = "equal",
-        nuisance: float = 1.0,
-        checkpoint: Checkpoint | FilePath | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
+        self, n_components: int | None = None, *, margin: float = 1.0, penalty: Penalty | str | None = "l2",
+        strength: float = 0.1, n_neighbors: int = 3, neighbors: str | Nearest = "auto",
+        init: ArrayLike = "discriminant", learning_rate: float = 0.01, max_epochs: int = 50, batch_size: int = 128,
+        form: str | Mapped = "linear", cost: str = "euclidean", target: Kind | str | Sequence[Kind | str] = "classes",
+        class_weight: str | None = None, stopping: EarlyStopping | None = None, solver: Exact | None = None,
+        n_points: int | str | None = "equal", nuisance: float = 1.0, checkpoint: Checkpoint | FilePath | None = None,
+        n_jobs: int | None = None, random_state: RandomState = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.n_components = n_components
         self.margin = margin
         self.penalty = penalty

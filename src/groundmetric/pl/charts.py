@@ -109,8 +109,7 @@ def ellipse(
     """Ellipses of the matrices M of metrics on two features, scaled to a longest half axis of 1.
 
     The extent of the ellipse along a direction is the weight of the direction; the grey circle weighs all directions
-    equally. With the `variances` of the features, weights are in units of the data's spread, and do not depend on the
-    units of features. A metric on more than two features is restricted to points that differ in the two `features`.
+    equally. A metric on more than two features is restricted to points that differ in the two `features`.
 
     Parameters
     ----------
@@ -119,8 +118,8 @@ def ellipse(
     features : pair of str or int, or None, default=None
         The two features, by name or number. None: those of a metric on two.
     variances : array-like of shape (2,) or None, default=None
-        Variances of the two features. None: for AnnData those of the training cells, else weights are in the features'
-        own units.
+        Variances of the two features, which make weights independent of the features' units. None: for AnnData those of
+        the training cells, else weights are in the features' own units.
     {key}
     {end}
 
@@ -171,9 +170,8 @@ def history(
     """Training: held-out scores of the views of an ensemble, or a single learner epoch by epoch.
 
     Of an ensemble: the held-out score of each view and of all together, against guessing (dashed). Of a single learner:
-    the loss of held-out triplets if the learner used them (`stopping`), with the loss of training triplets and a mark
-    at the selected epoch; otherwise the share of active triplets (within the margin), which alone contribute to the
-    gradient.
+    the loss of held-out (`stopping`) and training triplets, with a mark at the selected epoch; without held-out
+    triplets, the share of active triplets (within the margin), which alone contribute to the gradient.
 
     Parameters
     ----------
