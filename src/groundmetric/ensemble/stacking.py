@@ -523,8 +523,8 @@ def predict_held_out(
     views: Sequence[View], target: Target, folds: np.ndarray, *, n_jobs: int | None = None, verbose: bool = False
 ) -> tuple[HeldOut, Stack]:
     """Predict every fold by a stack that uses no label of the fold at any step; also return the stack of all folds."""
-    # The kernels of fold f average members that leave out f; penalties and stacking weights are chosen by inner folds
-    # among the other folds, whose labels are all that the stack receives.
+    # The kernels of fold f average members that leave out f. The stack receives only the labels of the other folds, and
+    # chooses penalties and stacking weights by inner folds among them.
     every: list[int | None] = [*map(int, np.unique(folds)), None]  # None: the stack of all folds
     landmarks, prior = views[0].landmarks, prior_weights([view.group for view in views])
 

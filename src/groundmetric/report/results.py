@@ -262,8 +262,8 @@ def step(
                     cache.put_json(key, result)
             if into is None:
                 return result
-            kinds = {field.name: field.type for field in fields(into)}  # types are text: annotations are postponed
-            return into(**{k: np.array(v, float) if kinds[k] == "np.ndarray" else v for k, v in result.items()})
+            types = {entry.name: entry.type for entry in fields(into)}  # as text: annotations are postponed
+            return into(**{k: np.array(v, float) if types[k] == "np.ndarray" else v for k, v in result.items()})
 
         return run_step
 
@@ -914,8 +914,7 @@ def find_axes(cohort: Cohort) -> dict[str, Any]:
     activity = axes.activity.sum(axis=0)
     total = float(np.maximum(activity, 0.0).sum())
     separating = (activity >= MIN_SHARE * total) & (total > 0)
-    chosen, added = np.flatnonzero(separating), np.flatnonzero(~separating)
-    shown = sorted([*chosen.tolist(), *added[: max(0, 2 - chosen.size)].tolist()])[:MAX_AXES]
+    shown = shown_axes(separating)
     spread = np.ones(metric.n_features) if metric.variances is None else np.sqrt(metric.variances)
     loadings = axes.metric.components[shown] @ metric.components * spread
     # The sign of an axis is arbitrary: its largest loading is made positive.
@@ -927,6 +926,16 @@ def find_axes(cohort: Cohort) -> dict[str, Any]:
         "types": ["all"] if types is None else list(map(str, axes.values)), "separating": separating[shown],
         "n_all": axes.share.size,
     }  # fmt: skip
+
+
+def shown_axes(separating: np.ndarray) -> list[int]:
+    """Return the axes along which labels differ, and at least two axes.
+
+    >>> shown_axes(np.array([True, False, True, False])), shown_axes(np.array([False, True, False]))
+    ([0, 2], [0, 1])
+    """
+    chosen, added = np.flatnonzero(separating), np.flatnonzero(~separating)
+    return sorted([*chosen.tolist(), *added[: max(0, 2 - chosen.size)].tolist()])[:MAX_AXES]
 
 
 def gene_sets_of_axes(axes: Axes, features: list[str], gene_sets: str | os.PathLike[str]) -> list[list[list[Any]]]:
@@ -971,7 +980,7 @@ def relevance_of_drawn_cells(cohort: Cohort) -> np.ndarray:
 
 @step("types", "computing the shares of cell types", required=True)
 def type_relevance(cohort: Cohort) -> dict[str, Any]:
-    """Return the share of each cell type in the difference between labels; not "certain" if it may be 0."""
+    """Return the share of each cell type in the difference between labels; "certain" if this is above 0."""
     run, steps = cohort.run, cohort.steps
     types, names, bags = type_bags(cohort)
     groups = run.samples.obs[run.group_key].loc[names].to_numpy() if run.group_key in run.samples.obs else None
@@ -988,7 +997,7 @@ def type_relevance(cohort: Cohort) -> dict[str, Any]:
 
 
 def type_bags(cohort: Cohort) -> tuple[list[str], list[str], list[Bag]]:
-    """Return cell types, samples, and the ensemble members (without these: the metric) with cells they compare."""
+    """Return cell types, samples, and the members of an ensemble, or a single metric, with the cells they compare."""
     run, cells = cohort.run, cohort.cells
     views = [] if run.predictor is None else [view for _, view in run.predictor.views]
     members = [(view, member) for view in views if isinstance(view, TransportView) for member in view.members]
