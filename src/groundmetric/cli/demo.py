@@ -33,14 +33,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def make_demo(
-    folder: Path,
-    *,
-    seed: int,
-    n_jobs: int | None = None,
-    cohort: dict[str, Any] | None = None,
-    permutations: int | None = None,
-    **learning: Any,
-) -> dict[str, Any]:
+    folder: Path, *, seed: int, n_jobs: int | None = None, cohort: dict[str, Any] | None = None,
+    permutations: int | None = None, **learning: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Write a simulated cohort, its metric and its report into a folder, and return the findings.
 
     `cohort` are parameters of `datasets.make_cohort`, `learning` of `tl.learn`.
@@ -58,8 +53,7 @@ def make_demo(
     title = "A simulated cohort: differences between " + " and ".join(truth["conditions"])
     page = report.write(cells, folder / PAGE, title=title, permutations=permutations, n_jobs=n_jobs, verbose=1)
     return {
-        "seed": seed,
-        "seconds": round(seconds, 3),
+        "seed": seed, "seconds": round(seconds, 3),
         "truth": {
             "genes": list(map(str, truth["programme_genes"])), "cell_type": str(truth["programme_type"]),
             "condition": str(truth["conditions"][-1]),

@@ -72,10 +72,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str, Any]:
-    """Compare methods on a cohort, and write results.md, .csv and .json into the folder.
-
-    `fits` is the file of finished fits.
-    """
+    """Write results.md, .csv and .json into the folder; `fits` is the file of finished fits."""
     from .._anndata.cohort import read_cohort
     from .._internal.files import write_whole
     from .._internal.tables import plain
@@ -134,19 +131,12 @@ def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str
         scores[method] = row
     return plain(
         {
-            "cells": str(options.cells),
-            "n_samples": len(cohort.D),
-            "n_points": int(cohort.D.points.shape[0]),
-            "n_features": int(cohort.D.shape[1]),
-            "labels": labels,
-            "n_splits": len(comparison.splits),
-            "estimators": comparison.estimators,
-            "scores": scores,
-            "best_baseline": verdict,
-            "notes": comparison.notes,
-            "files": ["results.md", "results.csv", "results.json", "run.json"],
+            "cells": str(options.cells), "n_samples": len(cohort.D), "n_points": int(cohort.D.points.shape[0]),
+            "n_features": int(cohort.D.shape[1]), "labels": labels, "n_splits": len(comparison.splits),
+            "estimators": comparison.estimators, "scores": scores, "best_baseline": verdict,
+            "notes": comparison.notes, "files": ["results.md", "results.csv", "results.json", "run.json"],
         }
-    )
+    )  # fmt: skip
 
 
 def make_methods(names: Sequence[str] | None, cohort: Labelled, seed: int) -> dict[str, Any]:

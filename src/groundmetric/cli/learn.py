@@ -69,6 +69,7 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from .._anndata.cohort import find_column
     from .._anndata.source import Source
     from .._anndata.store import RUN_PREDICTOR, predictor_of
+    from ..interpret.importance import training_summary
 
     if options.cell_type is not None:  # an error before the long work
         with Source(options.cells) as source:
@@ -88,7 +89,17 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     seconds = time.perf_counter() - started
     entry = cells.uns["groundmetric"]
-    course = _course(entry)
+    if "ensemble" in entry:
+        ensemble = entry["ensemble"]
+        course = {"scored": ensemble["scored"], "held_out": ensemble["scores"], "weights": ensemble["weights"],
+                  "members": ensemble["n_members"], "interrupted": False}  # fmt: skip
+    else:
+        loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
+        if len(loss) == 0:
+            raise KeyboardInterrupt("before the end of the first epoch")
+        course = {"epochs": len(loss), "converged": entry["converged"],
+                  "interrupted": len(loss) < most and not entry["converged"],
+                  "loss": [float(loss[k]) for k in (0, -1)], "course": training_summary(entry["history"])}  # fmt: skip
     shared.log(f"learned in {seconds:.1f} s; computing distances between {cells.obs[options.sample].nunique()} samples")
     samples = tl.samples(cells, cell_type_key=options.cell_type, n_jobs=options.jobs, verbose=1)
     shared.log("writing")
@@ -109,36 +120,15 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     labels = dict.fromkeys([*map(str, entry["params"].get("order", ())), *counts])  # ordered labels from low to high
     return {
         "cells": str(options.cells),
-        "params": plain(dict(entry["params"])),
-        "learner": plain(dict(entry["learner"])),
-        "n_cells": cells.n_obs,
-        "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
-        "n_features": len(entry["metric"]["features"]),
-        "features": entry["features"],
-        "n_samples": samples.n_obs,
+        **{part: plain(dict(entry[part])) for part in ("params", "learner")},
+        "n_cells": cells.n_obs, "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
+        "n_features": len(entry["metric"]["features"]), "features": entry["features"], "n_samples": samples.n_obs,
         "labels": {label: counts[label] for label in labels if label in counts},
         "cell_numbers": plain(dict(entry["cell_numbers"])),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
-        "seconds": round(seconds, 3),
-        "files": files,
-    }
-
-
-def _course(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the held-out scores of an ensemble, or the epochs of a single metric."""
-    if "ensemble" in entry:
-        ensemble = entry["ensemble"]
-        return {"scored": ensemble["scored"], "held_out": ensemble["scores"], "weights": ensemble["weights"],
-                "members": ensemble["n_members"], "interrupted": False}  # fmt: skip
-    from ..interpret.importance import training_summary
-
-    loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
-    if len(loss) == 0:
-        raise KeyboardInterrupt("before the end of the first epoch")
-    return {"epochs": len(loss), "converged": entry["converged"],
-            "interrupted": len(loss) < most and not entry["converged"],
-            "loss": [float(loss[k]) for k in (0, -1)], "course": training_summary(entry["history"])}  # fmt: skip
+        "seconds": round(seconds, 3), "files": files,
+    }  # fmt: skip
 
 
 def summary(findings: dict[str, Any]) -> str:

@@ -30,19 +30,16 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         # Before the other checks: a misspelt option that is required would be reported as missing.
         if args is not None and self._subparsers is None:
-            self._check_options(list(args))
+            options = list(self._option_string_actions)
+            for word in args[: args.index("--")] if "--" in args else args:
+                name = word.split("=")[0]
+                if name.startswith("--") and not any(option.startswith(name) for option in options):
+                    self.error(f"no option {name}{nearest(name, options)}")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """One line, where argparse would print the usage as well."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-    def _check_options(self, args: list[str]) -> None:
-        options = list(self._option_string_actions)
-        for word in args[: args.index("--")] if "--" in args else args:
-            name = word.split("=")[0]
-            if name.startswith("--") and not any(option.startswith(name) for option in options):
-                self.error(f"no option {name}{nearest(name, options)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = [str(choice) for choice in action.choices or ()]
@@ -65,7 +62,7 @@ def nearest(word: str, words: Sequence[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; `arguments` default to those of the process."""
     options = _parser().parse_args(arguments)
-    with warnings.catch_warnings(), _quiet_processes(), _signals_as_interrupts() as signals:
+    with warnings.catch_warnings(), _signals_as_interrupts() as signals:
         warnings.showwarning = lambda message, *where, **more: log(f"warning: {with_options(str(message))}")
         try:
             findings = {**shared.origin(options), **options.run(options)}
@@ -87,10 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _signals_as_interrupts() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C, to remove incomplete files.
-
-    Yields the list of received signals.
-    """
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C; yield the list of received signals."""
     received: list[int] = []
     owner = os.getpid()
 
@@ -106,25 +100,16 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
     handled = [number for number in numbers if in_main and signal.getsignal(number) is signal.SIG_DFL]
     for number in handled:
         signal.signal(number, interrupt)
+    # Python would warn about semaphores of joblib's processes, which joblib removes itself.
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = f"{before or ''},ignore:resource_tracker:UserWarning".lstrip(",")
     try:
         yield received
     finally:
+        os.environ.pop("PYTHONWARNINGS")
+        os.environ |= {} if before is None else {"PYTHONWARNINGS": before}
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
-
-
-@contextlib.contextmanager
-def _quiet_processes() -> Iterator[None]:
-    """Silence Python's warning about semaphores of joblib's processes, which joblib removes itself."""
-    before = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = ",".join([*([before] if before else []), "ignore:resource_tracker:UserWarning"])
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONWARNINGS"]
-        else:
-            os.environ["PYTHONWARNINGS"] = before
 
 
 def _parser() -> argparse.ArgumentParser:

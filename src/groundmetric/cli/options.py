@@ -71,19 +71,6 @@ number = _number(float, 0.0, sys.float_info.max, "a number of at least 0")
 share = _number(float, 0.0, 1.0, "a share from 0 to 1")
 
 
-def count_or_all(text: str) -> int | None:
-    return None if text == "all" else count(text)
-
-
-def genes(text: str) -> str | int:
-    """Return a rule, or a number of genes."""
-    return count(text) if text.isdecimal() else text
-
-
-def jobs(text: str) -> int:
-    return -1 if text == "-1" else count(text)
-
-
 def labels(text: str) -> list[str]:
     """Return labels from low to high.
 
@@ -106,15 +93,19 @@ SHARED: dict[str, tuple[str, dict[str, Any]]] = {
     "output": ("-o --output", {"metavar": "DIR", "help": "folder to write"}),
     "layer": ("--layer", {"help": "use this layer instead of X"}),
     "rep": ("--rep", {"metavar": "NAME", "help": "use this entry of obsm instead of genes"}),
-    "genes": ("--genes", {"metavar": "RULE", "type": genes}),
+    "genes": ("--genes", {"metavar": "RULE", "type": lambda text: count(text) if text.isdecimal() else text}),
     "draw": ("--cells-per-sample", {
-        "metavar": "N", "type": count_or_all, "default": 1000, "help": "number of subsampled cells, or all (1000)",
+        "metavar": "N", "type": lambda text: None if text == "all" else count(text), "default": 1000,
+        "help": "number of subsampled cells, or all (1000)",
     }),
     "cell_type": ("--cell-type", {
         "metavar": "COLUMN", "help": "column of obs: the cell type (cell_type, if present)",
     }),
     "seed": ("--seed", {"metavar": "N", "type": seed, "default": 0}),
-    "jobs": ("--jobs", {"metavar": "N", "type": jobs, "help": "threads; -1: one per core (1)"}),
+    "jobs": ("--jobs", {
+        "metavar": "N", "type": lambda text: -1 if text == "-1" else count(text),
+        "help": "threads; -1: one per core (1)",
+    }),
     "replace": ("--replace", {"action": "store_true", "help": "replace the folder of an earlier run"}),
 }  # fmt: skip
 
@@ -180,11 +171,9 @@ def origin(options: argparse.Namespace) -> dict[str, str]:
 
 
 def write_run(
-    options: argparse.Namespace,
-    make: Callable[[Path], dict[str, Any]],
-    inputs: Iterable[str] = (),
+    options: argparse.Namespace, make: Callable[[Path], dict[str, Any]], inputs: Iterable[str] = (),
     beside: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Write the output folder of a command by `make`, which returns the findings; write and return them."""
     with new_folder(options.output, replace=options.replace, inputs=inputs, beside=beside) as folder:
         findings = {**origin(options), **make(folder)}
@@ -195,19 +184,15 @@ def write_run(
 
 @contextlib.contextmanager
 def new_folder(
-    output: str | os.PathLike[str],
-    *,
-    replace: bool,
-    inputs: Iterable[str | os.PathLike[str]] = (),
+    output: str | os.PathLike[str], *, replace: bool, inputs: Iterable[str | os.PathLike[str]] = (),
     beside: Sequence[str] = (),
-) -> Iterator[Path]:
+) -> Iterator[Path]:  # fmt: skip
     """Create a temporary folder whose files are moved to the folder `output` at the end.
 
-    An existing folder is kept (it may be mounted, or the current folder of a shell), and files are moved into it. If
-    moving fails, or the disk is full, the results stay in a folder that the error names; after other errors they are
-    removed. With `replace`, the files of an earlier run and its report are replaced; other files stay. The findings are
-    moved last and mark a finished run. `inputs` must not be in the folder, and files with the names `beside` may be in
-    it: the state of an interrupted run.
+    An existing folder is kept (it may be mounted, or the current folder of a shell). If moving fails, or the disk is
+    full, the results stay in a folder that the error names; after other errors they are removed. With `replace`, the
+    files of an earlier run and its report are replaced; other files stay. `inputs` must not be in the folder, and files
+    with the names `beside` may be in it: the state of an interrupted run.
     """
     folder = Path(os.path.realpath(output))
     for path in inputs:
@@ -225,7 +210,21 @@ def new_folder(
         yield work
         complete = True
         check_free(output, replace=replace, beside=beside)  # another process may have written there meanwhile
-        _move_into(work, folder)
+        if not folder.exists():
+            os.replace(work, folder)  # fails if another process was faster
+            return
+        # In place of the files of an earlier run. The findings are moved last: they mark a finished run.
+        old, names = earlier_run(folder) or [], sorted(os.listdir(work), key=lambda name: (name == FINDINGS, name))
+        foreign = [name for name in names if name not in old and os.path.lexists(folder / name)]
+        if foreign:
+            raise FileExistsError(f"{str(folder / foreign[0])!r} exists and was not written by an earlier run")
+        for name in [*(name for name in old if name not in names), *names]:
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+            if name in names:
+                os.replace(work / name, folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
     except Exception as error:
         # Complete results are never lost; on a full disk, complete files are kept.
         if (complete or isinstance(error, OSError)) and any(work.iterdir()):
@@ -253,24 +252,6 @@ def check_free(output: str | os.PathLike[str], *, replace: bool, beside: Sequenc
         raise ParameterError("output", name, ", which exists and is not an earlier run: give another folder")
     if not replace:
         raise ParameterError("output", name, ", which exists: give another folder", {"replace": True})
-
-
-def _move_into(new: Path, folder: Path) -> None:
-    """Move the content of `new` into the folder in place of the files of an earlier run, the findings at the end."""
-    if not folder.exists():
-        os.replace(new, folder)  # fails if another process was faster
-        return
-    old, names = earlier_run(folder) or [], sorted(os.listdir(new), key=lambda name: (name == FINDINGS, name))
-    foreign = [name for name in names if name not in old and os.path.lexists(folder / name)]
-    if foreign:
-        raise FileExistsError(f"{str(folder / foreign[0])!r} exists and was not written by an earlier run")
-    for name in [*(name for name in old if name not in names), *names]:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        if name in names:
-            os.replace(new / name, folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
 
 
 def earlier_run(folder: Path) -> list[str] | None:

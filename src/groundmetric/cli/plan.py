@@ -40,12 +40,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     )
     patients = dict(zip(("estimate", "low", "high"), curve.patients_for(options.power), strict=True))
     return {
-        "cells": str(options.cells),
-        "power": options.power,
-        "patients": plain(patients),
-        "curve": curve.table().to_dict("records"),
-        "text": curve.describe(options.power),
-    }
+        "cells": str(options.cells), "power": options.power, "patients": plain(patients),
+        "curve": curve.table().to_dict("records"), "text": curve.describe(options.power),
+    }  # fmt: skip
 
 
 def summary(findings: dict[str, Any]) -> str:

@@ -77,11 +77,8 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
     predictions = []
     for k, (name, row) in enumerate(samples.obs.iterrows()):
         label = row["groundmetric_predicted"]
-        predicted: dict[str, Any] = {
-            "sample": str(name),
-            "n_cells": int(row["n_cells"]),
-            "predicted": None if label is None or label != label else str(label),
-        }
+        label = None if label is None or label != label else str(label)
+        predicted: dict[str, Any] = {"sample": str(name), "n_cells": int(row["n_cells"]), "predicted": label}
         if probabilities is not None:
             predicted["probabilities"] = {label: float(p) for label, p in probabilities.iloc[k].items() if p == p}
         for column in ("number", "typicality"):
@@ -93,12 +90,9 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
             predicted |= {"set": str(row["groundmetric_set"]), "reason": str(row["groundmetric_reason"])}
         predictions.append({**predicted, "nearest": str(training[nearest[k]])})
     return {
-        "run": str(options.trained),
-        "cells": str(options.cells),
-        "predicted_by": samples.uns["groundmetric"]["predicted_by"],
-        "predictions": predictions,
-        "files": files,
-    }
+        "run": str(options.trained), "cells": str(options.cells),
+        "predicted_by": samples.uns["groundmetric"]["predicted_by"], "predictions": predictions, "files": files,
+    }  # fmt: skip
 
 
 def summary(findings: dict[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""The fitted ensemble, and the predictor of new distributions: views, models, stacking weights and prediction sets.
-
-A predictor is packed as arrays and JSON, without pickle. Every array is validated when it is unpacked.
-"""
+"""The fitted ensemble, and the predictor of new distributions: views, models, stacking weights and prediction sets."""
 
 from __future__ import annotations
 
@@ -93,18 +90,10 @@ class FittedEnsemble:
 
     @classmethod
     def fit(
-        cls,
-        geometries: Mapping[str, Geometry],
-        target: Target,
-        groups: np.ndarray,
-        group_names: Sequence[Any],
-        settings: Settings,
-        folds: np.ndarray | None = None,
-    ) -> FittedEnsemble:
-        """Train members on unions of folds, and predict every fold without its labels.
-
-        `folds` replaces the folds that are assigned by name.
-        """
+        cls, geometries: Mapping[str, Geometry], target: Target, groups: np.ndarray, group_names: Sequence[Any],
+        settings: Settings, folds: np.ndarray | None = None,
+    ) -> FittedEnsemble:  # fmt: skip
+        """Train members on unions of `folds` (None: assigned by name), and predict every fold without its labels."""
         run: dict[str, Any] = {"n_jobs": settings.n_jobs, "verbose": settings.verbose}
         folds, design = choose_design(target, groups, group_names, settings.n_members, settings.seed, folds)
         left_out = design or fallback_design(folds, target, groups)
@@ -114,7 +103,14 @@ class FittedEnsemble:
             started = time.perf_counter()
             views.append((name, EuclideanView.fit(geometry)))  # this view and the summaries use no label
             if settings.verbose and design:
-                _announce(geometry, len(design) * len(settings.kinds), time.perf_counter() - started)
+                n, n_landmarks, n_members = len(geometry), geometry.landmarks.size, len(design) * len(settings.kinds)
+                # The Euclidean distances used the same threads. A member leaves out about half of the distributions and
+                # half of the landmarks: it measures a quarter of the pairs. Training and stacking take a fifth of that.
+                expected = 1.2 * (time.perf_counter() - started) * n_members / 4.0
+                if expected > _LONG:
+                    pairs = "all pairs" if n == n_landmarks else f"pairs with {n_landmarks} landmarks"
+                    duration = f"{expected:.0f} s" if expected < 120.0 else f"{expected / 60.0:.0f} min"
+                    write_line(f"ensemble of {n_members} members, {n:,} distributions, {pairs}: about {duration}")
             views += [(name, SummaryView.fit(geometry, summary)) for summary in SUMMARIES]
             trained = train_members(geometry, target, folds, settings.kinds, left_out, settings.refine, **run)
             members[name] = trained
@@ -157,20 +153,14 @@ class FittedEnsemble:
 
     @cached_property
     def distances(self) -> np.ndarray:
-        """Distances between distributions, averaged over views by their stacking weights.
-
-        In learned views, each pair is measured by members that were trained on neither distribution. The unit is the
-        median distance of each view. In cohorts with landmarks, distances to landmarks are measured so, and other
-        distances are interpolated from these: no distribution is measured by a member that was trained on it.
-        """
+        """Distances between distributions by members that were trained on neither, averaged by the stacking weights."""
         return np.tensordot(self.stack.weights, [view.distances for _, view in self.views], axes=1)
 
     def metric(self, modality: str = "") -> GroundMetric:
-        """Return the average of the members and the Euclidean metric, by the stacking weights of their views.
+        """Return the average of all members and the Euclidean metric, by the stacking weights of their views.
 
         The squared distance is the weighted sum of theirs. Components are rotated to the principal axes of the
         projected points, which changes no distance, and those with less than 10⁻³ of the variance are left out.
-        All members contribute, so the metric uses the labels of all distributions.
         """
         geometry, weights = self.geometries[modality], self.metric_weights(modality)
         scaling = geometry.scaling
@@ -239,18 +229,6 @@ class FittedEnsemble:
         mean = trim_mean(squares, _TRIMMED, axis=0)
         mean = mean if mean.any() else np.mean(squares, axis=0)
         return mean / (mean.sum() or 1.0)
-
-
-def _announce(geometry: Geometry, n_members: int, seconds: float) -> None:
-    """Print an estimate of the time of all members, from the time of the Euclidean distances by the same threads."""
-    n, n_landmarks = len(geometry), geometry.landmarks.size
-    # A member leaves out about half of the distributions and half of the landmarks: it measures a quarter of the pairs.
-    # Training and stacking take about a fifth of the time of the distances.
-    expected = 1.2 * seconds * n_members / 4.0
-    if expected > _LONG:
-        pairs = "all pairs" if n == n_landmarks else f"pairs with {n_landmarks} landmarks"
-        duration = f"{expected:.0f} s" if expected < 120.0 else f"{expected / 60.0:.0f} min"
-        write_line(f"ensemble of {n_members} members, {n:,} distributions, {pairs}: about {duration}")
 
 
 @dataclass(frozen=True)
@@ -349,13 +327,12 @@ class Predictor:
 
 # Prediction sets and prediction intervals
 #
-# Conformal prediction on held-out predictions. The nonconformity score of a training distribution is 1 minus the
-# held-out probability of its class, or the absolute error of its held-out number. A class belongs to the prediction set
-# of a new distribution unless its nonconformity score would be among the largest of the training distributions of the
-# class. If patients are exchangeable, the set contains the true class with at least the stated probability, for each
-# class separately, whether or not probabilities are calibrated (Vovk et al. 2005; class-conditional: Vovk 2013).
-# Held-out predictions use no label of their fold, but come from models of fewer patients, so coverage is slightly
-# conservative.
+# The nonconformity score of a training distribution is 1 minus the held-out probability of its class, or the absolute
+# error of its held-out number. A class belongs to the prediction set of a new distribution unless its nonconformity
+# score would be among the largest of the training distributions of the class. If patients are exchangeable, the set
+# contains the true class with at least the stated probability, for each class separately, whether or not probabilities
+# are calibrated (Vovk et al. 2005; class-conditional: Vovk 2013). Held-out predictions come from models of fewer
+# patients, so coverage is slightly conservative.
 
 UNFAMILIAR = "unlike all training distributions"
 
@@ -459,15 +436,11 @@ class Calibration:
         return cls(scores, codes, weights, None if strata is None else np.array([str(s) for s in strata]))
 
     def p_values(self, scores: np.ndarray, code: int, coverage: float, strata: Sequence[Any] | None) -> np.ndarray:
-        """Return the conformal p-value of a class for new distributions with these nonconformity scores.
-
-        A new distribution of a stratum is compared with training distributions of the class and stratum, if these are
-        enough for the coverage, otherwise with all of the class.
-        """
+        """Return the conformal p-value of a class for new distributions with these nonconformity scores."""
         of_class = self.codes == code
         p_values = np.empty(scores.size)
         for d, score in enumerate(scores):
-            rows = of_class
+            rows = of_class  # those of the stratum, if they are enough for the coverage
             if strata is not None and self.strata is not None:
                 within = of_class & (self.strata == str(strata[d]))
                 rows = within if _enough(float(self.weights[within].sum()), coverage) else of_class
@@ -475,24 +448,13 @@ class Calibration:
             p_values[d] = (1.0 + weights[self.scores[rows] >= score].sum()) / (1.0 + weights.sum())
         return p_values
 
-    def radius(self, coverage: float) -> float:
-        """Return the error that held-out numbers stay within with the stated probability; infinite if unknown."""
-        if not _enough(float(self.weights.sum()), coverage):
-            return float("inf")
-        order = np.argsort(self.scores)
-        share = np.cumsum(self.weights[order]) / (1.0 + self.weights.sum())
-        return float(self.scores[order][np.searchsorted(share, coverage - 1e-12)])
-
     def shortages(self, classes: Sequence[Any], coverage: float) -> str:
         """Return a sentence that names the classes with too few training patients for the coverage; "" if none."""
         if not 0.0 < coverage < 1.0:
             raise ParameterError("coverage", coverage, ": expected a number between 0 and 1, for example 0.9")
         counts = [float(self.weights[self.codes == code].sum()) for code in range(len(classes))]
-        short = [
-            f"{label!s} ({round(count)})"
-            for label, count in zip(classes, counts, strict=True)
-            if not _enough(count, coverage)
-        ]
+        rare = [(label, count) for label, count in zip(classes, counts, strict=True) if not _enough(count, coverage)]
+        short = [f"{label!s} ({round(count)})" for label, count in rare]
         if not short:
             return ""
         needed = int(np.ceil(coverage / (1.0 - coverage) - 1e-9))
@@ -519,14 +481,9 @@ class Calibration:
         return cls(scores, codes, weights, strata)
 
     def sets(
-        self,
-        probabilities: np.ndarray,
-        unfamiliar: np.ndarray,
-        names: Sequence[Any],
-        classes: np.ndarray,
-        coverage: float,
-        strata: Sequence[Any] | None = None,
-    ) -> PredictionSets:
+        self, probabilities: np.ndarray, unfamiliar: np.ndarray, names: Sequence[Any], classes: np.ndarray,
+        coverage: float, strata: Sequence[Any] | None = None,
+    ) -> PredictionSets:  # fmt: skip
         """Return the prediction sets of new distributions with these probabilities."""
         shortage = self.shortages(classes.tolist(), coverage)
         p_values = np.column_stack(
@@ -544,8 +501,11 @@ class Calibration:
         self, values: np.ndarray, unfamiliar: np.ndarray, names: Sequence[Any], coverage: float
     ) -> PredictionIntervals:
         """Return the prediction intervals of new distributions with these predicted numbers."""
-        shortage = self.shortages(["all"], coverage)
-        radius = np.where(unfamiliar, np.inf, self.radius(coverage))
+        shortage, radius = self.shortages(["all"], coverage), np.full(len(values), np.inf)
+        if not shortage:  # the error that held-out numbers stay within with the stated probability
+            order = np.argsort(self.scores)
+            share = np.cumsum(self.weights[order]) / (1.0 + self.weights.sum())
+            radius[~unfamiliar] = self.scores[order][np.searchsorted(share, coverage - 1e-12)]
         reasons = [UNFAMILIAR if far else shortage for far in unfamiliar]
         return PredictionIntervals(list(names), values, values - radius, values + radius, coverage, reasons)
 

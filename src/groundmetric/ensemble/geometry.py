@@ -1,8 +1,7 @@
 """Geometry of a cohort: everything an ensemble computes from the points without using a label.
 
-One geometry serves all members, all cross-validation folds and all permutations of the labels. Every distribution is
-represented by the same number of points, drawn once and keyed by its name: empirical Wasserstein distances grow as
-samples get smaller, so with unequal numbers of points the number itself would act as a feature.
+Every distribution is represented by the same number of points, drawn once and keyed by its name: empirical Wasserstein
+distances grow as samples get smaller, so unequal numbers of points would act as a feature.
 """
 
 from __future__ import annotations
@@ -86,7 +85,17 @@ class Scaling:
         z = z[np.argsort(points @ random.normal(size=points.shape[1]), kind="stable")][random.permutation(len(z))]
         gaps = np.linalg.norm(z - np.roll(z, 1, axis=0), axis=1)
         width = float(np.median(gaps)) or 1.0
-        clusters = _cluster_centres(z, seed)
+        from sklearn.cluster import kmeans_plusplus  # takes 0.1 s, and predictions do not need it
+
+        # k-means in own code: the same bits for any number of threads.
+        n_clusters = min(_N_CLUSTERS, max(1, len(z) // 5))
+        random_state = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
+        clusters = kmeans_plusplus(z, n_clusters, random_state=random_state)[0]
+        for _ in range(_CLUSTER_STEPS):
+            nearest = np.argmin(cdist(z, clusters, "sqeuclidean"), axis=1)
+            members = nearest == np.arange(n_clusters)[:, None]
+            used = members.any(axis=1)
+            clusters[used] = (members[used] @ z) / members[used].sum(axis=1, keepdims=True)
         return cls(seed, D.common_size(max_points), n_marginal_points, centre, scale, axes, width, clusters)
 
     @property
@@ -124,8 +133,7 @@ class Scaling:
 class Description:
     """Equal-sized subsamples of distributions, and the features of distributions that views use.
 
-    `drawn` are points for statistics of single features, `transported` points for transport, both in the units of the
-    input; `sizes` are the numbers of points before the draw.
+    `drawn` are points for statistics of single features, `transported` for transport; `sizes` the numbers before.
     """
 
     def __init__(self, scaling: Scaling, drawn: Distributions, transported: Distributions, sizes: np.ndarray) -> None:
@@ -340,12 +348,9 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Marginals:
-    """1-D transport distances of each feature from every distribution to its partners.
+    """1-D transport distances of each feature from every distribution to its partners."""
 
-    Partners are all other distributions or, in large cohorts, a subset keyed by name.
-    """
-
-    partners: np.ndarray  # (n_distributions, n_partners)
+    partners: np.ndarray  # (n_distributions, n_partners): all others or, in large cohorts, a subset keyed by name
     values: np.ndarray  # float32, (n_distributions, n_partners, n_features)
 
 
@@ -359,10 +364,9 @@ def choose_landmarks(names: Sequence[Any], seed: int, n_landmarks: int = N_LANDM
 def complete_distances(columns: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
     """Return all distances between distributions from their distances to the landmarks (columns).
 
-    Distances to landmarks are kept. The others are interpolated by the Nyström approximation of the kernel -d / 2,
-    centred, as in landmark multidimensional scaling (de Silva & Tenenbaum 2004). A landmark is
-    compared with itself by the distance to its nearest landmark instead of 0: a second sample of the same distribution
-    is not at distance 0, and a kernel with such a diagonal cannot be interpolated smoothly.
+    The others are interpolated by the Nyström approximation of the kernel -d / 2, centred, as in landmark
+    multidimensional scaling (de Silva & Tenenbaum 2004). A landmark is compared with itself by the distance to its
+    nearest landmark: a kernel with zeros on the diagonal cannot be interpolated smoothly.
     """
     n, n_landmarks = columns.shape
     if n == n_landmarks:
@@ -406,21 +410,6 @@ def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarra
     standardised = np.subtract(dense, centre, dtype=np.float64)
     standardised /= scale
     return standardised
-
-
-def _cluster_centres(points: np.ndarray, seed: int) -> np.ndarray:
-    """Return centres of clusters by k-means, with the same bits for any number of threads."""
-    from sklearn.cluster import kmeans_plusplus  # takes 0.1 s, and predictions do not need it
-
-    n_clusters = min(_N_CLUSTERS, max(1, len(points) // 5))
-    random = np.random.RandomState(int(keyed_generator(seed, "clusters").integers(2**31)))
-    centres = kmeans_plusplus(points, n_clusters, random_state=random)[0]
-    for _ in range(_CLUSTER_STEPS):
-        nearest = np.argmin(cdist(points, centres, "sqeuclidean"), axis=1)
-        members = nearest == np.arange(n_clusters)[:, None]
-        used = members.any(axis=1)
-        centres[used] = (members[used] @ points) / members[used].sum(axis=1, keepdims=True)
-    return centres
 
 
 def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarray]) -> None:

@@ -1,21 +1,14 @@
 """Ensemble members (ground metrics learned on unions of cross-validation folds) and views (kernels from members).
 
-The four kinds of members are described in `GroundMetricEnsemble`. Members are trained on unions of cross-validation
-folds, which are keyed by name. For the prediction of fold f, a kernel entry between samples i and j may only use
-members that were trained on none of the folds f, F(i) and F(j), where F(i) is the fold of i. So the design of an
-ensemble is a list of sets of folds, one per member, such that any three folds are left out together by at least one
-member.
+For the prediction of fold f, a kernel entry between samples i and j may only use members that were trained on none of
+the folds f, F(i) and F(j), where F(i) is the fold of i. So the design of an ensemble is a list of sets of folds, one
+per member, such that any three folds are left out together by at least one member.
 
-A view turns distributions into a kernel. Views of a `group` are similar and share a prior weight in stacking.
-`landmarks` are the training distributions that kernels have a column for, all of them in small cohorts. `kernel(fold)`
-is the kernel between training distributions (rows) and landmarks for predicting that cross-validation fold: it uses no
-label of the fold; views without labels have one kernel for all folds. `kernel_to(description)` is the kernel between
-new distributions and landmarks, of the same kind. `distances` between all training distributions, in units of their
-median, are for maps.
-
-`pack` adds the arrays of a view to those of a file and returns the description that JSON holds; `unpack` validates and
-restores them. A view from a file has `kernel_to`, but neither `kernel` nor `distances`: its only training distributions
-are the landmarks.
+A view turns distributions into a kernel. Views of a `group` share a prior weight in stacking. `landmarks` are the
+training distributions that kernels have a column for, all of them in small cohorts. `kernel(fold)` is the kernel
+between training distributions (rows) and landmarks, without labels of that fold; `kernel_to(description)` between new
+distributions and landmarks. `distances` between all training distributions, in units of their median, are for maps.
+A view that `unpack` restores from a file has `kernel_to`, but neither `kernel` nor `distances`.
 """
 
 from __future__ import annotations
@@ -76,22 +69,15 @@ def _triples(n_folds: int) -> Design:
 
 
 def designs(n_members: int) -> Iterator[tuple[int, Design]]:
-    """Yield numbers of folds and designs of at least `n_members` members, smallest first.
-
-    The last design leaves out three of eight folds, for classes of few groups.
-    """
+    """Yield numbers of folds and designs of at least `n_members` members, smallest first."""
     candidates = [(4, _triples(4)), (5, _triples(5)), (8, _STEINER_8), (10, _STEINER_10)]
     large_enough = [(n_folds, design) for n_folds, design in candidates if len(design) >= n_members]
     yield from large_enough or candidates[-1:]
-    yield _N_FOLDS, _triples(_N_FOLDS)
+    yield _N_FOLDS, _triples(_N_FOLDS)  # for classes of few groups
 
 
 def assign_folds(target: Target, groups: np.ndarray, names: Sequence[Any], n_folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each distribution: groups undivided, balanced by label, in an order given by (seed, name).
-
-    `groups` has the group of each distribution (0, 1, 2, …), `names` the name of each group. There are at most as many
-    folds as groups.
-    """
+    """Return the fold of each distribution: `groups` (with `names`) undivided, balanced by label, keyed by name."""
     order = keyed_uniform(names, seed, "fold")
     return target.deal(groups, order, min(n_folds, len(names)))[groups]
 
@@ -101,8 +87,7 @@ def choose_design(
 ) -> tuple[np.ndarray, Design]:
     """Return folds and the design of the members; the design is empty if no design has trainable members.
 
-    A member needs two groups of each class (or enough different numbers). Whether all members of a design have them is
-    decided for the whole cohort: a kernel that lacks members for individual samples would reveal their labels.
+    This is decided for the whole cohort: a kernel that lacks members for individual samples would reveal their labels.
     """
     if folds is None:
         n_groups = int(groups.max()) + 1
@@ -122,10 +107,7 @@ def choose_design(
 
 
 def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> Design:
-    """Return a design without nesting: members leave out one fold each or, if a class is too small, no fold.
-
-    These members define the metric of the cohort. No view uses them, because they were trained on all other folds.
-    """
+    """Return a design without nesting: members leave out one fold each or, if a class is too small, no fold."""
     single: Design = [(fold,) for fold in range(int(folds.max()) + 1)]
     trainable = all(target.can_train(folds != fold, groups) for fold in range(len(single)))
     return single if trainable and len(single) > 2 else [()]
@@ -197,10 +179,7 @@ class Member:
 
 @dataclass(frozen=True)
 class LinearMember(Member):
-    """A low-rank metric; `columns` are all principal components, and `weights` has a row per row of W.
-
-    Points have the coordinates of `Description.euclidean`.
-    """
+    """A low-rank metric; `columns` are all axes of `Description.euclidean`, and `weights` has a row per row of W."""
 
     def components(self, scaling: Scaling) -> np.ndarray:
         return self.weights if scaling.axes is None else self.weights @ scaling.axes
@@ -211,16 +190,9 @@ class LinearMember(Member):
 
 
 def train_members(
-    geometry: Geometry,
-    target: Target,
-    folds: np.ndarray,
-    kinds: Sequence[str],
-    design: Design,
-    refine: Refine,
-    *,
-    n_jobs: int | None = None,
-    verbose: bool = False,
-) -> list[Member]:
+    geometry: Geometry, target: Target, folds: np.ndarray, kinds: Sequence[str], design: Design, refine: Refine, *,
+    n_jobs: int | None = None, verbose: bool = False,
+) -> list[Member]:  # fmt: skip
     """Train a member of each kind for each set of folds in the design that is left out; ordered by kind."""
     members: dict[tuple[str, tuple[int, ...]], Member] = {}
     if "linear" in kinds:  # these members start from the axes of largest variance of the points
@@ -244,34 +216,30 @@ def train_members(
     starts = [key for key in members if key[0] in ("learned", "linear")]
 
     def task(number: int) -> Callable[[], np.ndarray]:
-        return _training_task(geometry, target, refine, members[starts[number]])
+        member, base = members[starts[number]], geometry.scaling.seed
+        linear = member.kind == "linear"
+        rows, most = np.flatnonzero(member.trained_on), _MAX_LIKELIHOOD if linear else _MAX_TRAINING
+        if rows.size > most:
+            order = keyed_uniform([geometry.names[row] for row in rows], base, "training", *member.left_out)
+            if isinstance(target, Classes):
+                # The first of each class, then the second of each class, …: equal numbers, as far as they go.
+                codes, by_order = target.codes[rows], np.argsort(order, kind="stable")
+                for code in np.unique(codes):
+                    of_class = by_order[codes[by_order] == code]
+                    order[of_class] = np.arange(of_class.size) + order[of_class]
+            rows = rows[np.sort(np.argsort(order, kind="stable")[:most])]
+        subset = target.subset(rows)
+        if linear:
+            D = geometry.description.euclidean[rows].equalize(_MAX_TRAINING_POINTS, random_state=base)
+            return partial(maximise_likelihood, D, subset, member.weights)
+        seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
+        return partial(refine, geometry.description.part(rows, member.columns), subset, member.weights, seed)
 
     trained = run_all(task, len(starts), "train ensemble members", "member", n_jobs=n_jobs, verbose=verbose)
     for key, weights in zip(starts, trained, strict=True):
         used = slice(None) if key[0] == "linear" else weights != 0
         members[key] = replace(members[key], columns=members[key].columns[used], weights=weights[used])
     return [members[kind, left_out] for kind in kinds for left_out in design]
-
-
-def _training_task(geometry: Geometry, target: Target, refine: Refine, member: Member) -> Callable[[], np.ndarray]:
-    """Return the call that learns the weights of a member, with the labels of folds that it does not leave out."""
-    linear, base = member.kind == "linear", geometry.scaling.seed
-    rows, most = np.flatnonzero(member.trained_on), _MAX_LIKELIHOOD if linear else _MAX_TRAINING
-    if rows.size > most:
-        order = keyed_uniform([geometry.names[row] for row in rows], base, "training", *member.left_out)
-        if isinstance(target, Classes):
-            # The first of each class, then the second of each class, …: equal numbers, as far as they go.
-            codes, by_order = target.codes[rows], np.argsort(order, kind="stable")
-            for code in np.unique(codes):
-                of_class = by_order[codes[by_order] == code]
-                order[of_class] = np.arange(of_class.size) + order[of_class]
-        rows = rows[np.sort(np.argsort(order, kind="stable")[:most])]
-    subset = target.subset(rows)
-    if linear:
-        D = geometry.description.euclidean[rows].equalize(_MAX_TRAINING_POINTS, random_state=base)
-        return partial(maximise_likelihood, D, subset, member.weights)
-    seed = int(keyed_generator(base, "member", *member.left_out).integers(2**31))
-    return partial(refine, geometry.description.part(rows, member.columns), subset, member.weights, seed)
 
 
 def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray) -> np.ndarray:
@@ -311,9 +279,8 @@ def maximise_likelihood(D: Distributions, target: Target, start: np.ndarray) -> 
 def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:
     """Return a moderated t statistic per feature: distance to unlike minus distance to like distributions.
 
-    With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are, within
-    strata where given. The standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu
-    2001): with a small number of distributions, individual features have a small error by chance.
+    The standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu 2001): with a small
+    number of distributions, individual features have a small error by chance.
     """
     position = np.full(n, -1)
     position[rows] = np.arange(rows.size)
@@ -355,13 +322,10 @@ def _anova_weights(quantiles: np.ndarray, target: Target) -> np.ndarray:
 
 
 def strongest_features(statistics: np.ndarray) -> np.ndarray:
-    """Return the statistics as weights: 0 for negative statistics and for all but the strongest fifty.
-
-    If fewer than three features have a positive statistic, the best three have equal weights.
-    """
+    """Return the statistics as weights: 0 for negative statistics and for all but the strongest fifty."""
     order = np.argsort(-statistics, kind="stable")
     weights = np.maximum(statistics, 0.0)
-    if np.count_nonzero(weights) < min(_MIN_FEATURES, weights.size):
+    if np.count_nonzero(weights) < min(_MIN_FEATURES, weights.size):  # the best three have equal weights
         weights = np.zeros(statistics.size)
         weights[order[:_MIN_FEATURES]] = 1.0
     weights[order[_MAX_FEATURES:]] = 0.0
@@ -372,11 +336,9 @@ def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: 
     """Return lower and upper ends of importances, (2, n_features), from their variation over refits or members.
 
     A refit has fewer different distributions than the cohort, which scatters weight over more features: percentiles of
-    refits may lie completely below the importance of a strong feature. The interval therefore contains two intervals:
-    the percentiles, and the percentiles shifted until their median equals the importance (on the scale of weights,
-    whose squares are the importances). In simulated cohorts of 12 distributions it covered the mean importance of
-    strong features in at least 72 to 89 % of the simulations, the percentiles alone in 62 to 80 %: for small cohorts
-    it is still too narrow.
+    refits may lie below the importance of a strong feature. The interval contains the percentiles, and the percentiles
+    shifted until their median equals the importance (on the scale of weights, its root). In simulated cohorts of 12
+    distributions it covered the mean importance of strong features in 72 to 89 %, the percentiles alone in 62 to 80 %.
     """
     ends = [0.5 - confidence / 2, 0.5, 0.5 + confidence / 2]
     low, middle, high = np.quantile(np.sqrt(refits), ends, axis=0)
@@ -388,10 +350,7 @@ def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: 
 
 
 def median_distance(distances: np.ndarray, landmarks: np.ndarray | None = None) -> float:
-    """Return the median distance between different distributions; 1 if it is 0.
-
-    Column j has the distances to distribution ``landmarks[j]``; None means to distribution j.
-    """
+    """Return the median distance between distributions and other `landmarks` (columns; None: all); 1 if it is 0."""
     columns, different = np.arange(distances.shape[1]), np.ones(distances.shape, dtype=bool)
     different[columns if landmarks is None else landmarks, columns] = False
     values = distances[different]
@@ -399,11 +358,9 @@ def median_distance(distances: np.ndarray, landmarks: np.ndarray | None = None) 
 
 
 def replace_diagonal(kernel: np.ndarray, landmarks: np.ndarray | None = None) -> np.ndarray:
-    """Return the kernel with entries of a distribution with itself replaced by the largest other entry of the row.
-
-    These entries of a kernel of distances are 1, although an independent sample of the same distribution would not be
-    at distance 0. A model would use them to explain training labels and be underconfident about new samples.
-    """
+    """Return the kernel with entries of a distribution with itself replaced by the largest other entry of the row."""
+    # These entries are 1, although an independent sample of the same distribution would not be at distance 0. A model
+    # would use them to explain training labels and be underconfident about new samples.
     columns = np.arange(kernel.shape[1])
     rows = columns if landmarks is None else landmarks
     replaced = kernel.copy()
@@ -517,9 +474,8 @@ class SummaryView:
 class MemberView:
     """Kernels of learned metrics, averaged over the members that were trained on none of the samples involved.
 
-    The entry of training sample i and landmark j averages members that leave out their folds F(i) and F(j) and, for
-    predicting fold f, also f. The entry of a new sample and j averages members that leave out F(j): training and
-    prediction use the same kind of distance. Subclasses define the distances under a member.
+    The entry of a new sample and landmark j averages members that leave out the fold of j: training and prediction use
+    the same kind of distance. Subclasses define the distances under a member.
     """
 
     name: str
@@ -583,8 +539,7 @@ class MemberView:
         count = np.zeros(self.landmarks.size)
         for member, unit in zip(self.members, self.units, strict=True):
             out = np.flatnonzero(~member.trained_on[self.landmarks])
-            rows = np.arange(len(description))
-            distances = self.member_distances(member, description, rows, self.landmarks[out])
+            distances = self.member_distances(member, description, np.arange(len(total)), self.landmarks[out])
             total[:, out] += np.exp(-distances / unit)
             count[out] += 1.0
         return total / count
@@ -633,10 +588,8 @@ class MemberView:
             if any(size < 0 for size in sizes) or sum(sizes) != features.size:
                 raise Damaged(f"members of {sizes} features have {features.size} weights")
             columns, weights = (np.split(array, np.cumsum(sizes)[:-1]) for array in (features, values))
-        member = LinearMember if linear else Member
-        members: list[Member] = [
-            member(kind, *parts) for parts in zip(left_out, trained_on, columns, weights, strict=True)
-        ]
+        parts = zip(left_out, trained_on, columns, weights, strict=True)
+        members = [(LinearMember if linear else Member)(kind, *part) for part in parts]
         if entry["view"] == MARGINAL:
             return MarginalView(MARGINAL, members, units, stored, np.arange(n))
         return TransportView(kind, members, units, stored, np.arange(n))

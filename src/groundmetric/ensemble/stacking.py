@@ -1,9 +1,4 @@
-"""Targets (classes, numbers, survival times) and stacking: kernel models of all views by nested cross-validation.
-
-A target holds the labels of a set of distributions, with their model, likelihood and score. `subset` returns the target
-of a subset, which contains no other label: a model for a cross-validation fold receives the subset of the other folds
-and therefore cannot use a label of the fold.
-"""
+"""Targets (labels of distributions, with their model, likelihood and score), and stacking of the views."""
 
 from __future__ import annotations
 
@@ -60,7 +55,7 @@ class Classes:
         return self.codes
 
     def subset(self, rows: np.ndarray) -> Classes:
-        """Return the target of the distributions `rows`, which contains no other label."""
+        """Return the target of the distributions `rows`: a model that receives it cannot use another label."""
         return Classes(self.codes[rows], self.n_classes, None if self.strata is None else self.strata[rows])
 
     def relabelled(self, labels: np.ndarray) -> Classes:
@@ -86,10 +81,7 @@ class Classes:
     encode = decode  # the inverse
 
     def weights(self, training: np.ndarray | None = None) -> np.ndarray:
-        """Return weights of mean 1 that balance the classes, as far as possible within each stratum.
-
-        Distributions outside the mask `training` have weight 0.
-        """
+        """Return weights of mean 1 that balance the classes (within strata) of the mask `training`, 0 outside of it."""
         weights = np.ones(len(self)) if training is None else training.astype(np.float64)
         for stratum in [] if self.strata is None else np.unique(self.strata):
             rows = self.strata == stratum
@@ -97,10 +89,7 @@ class Classes:
         return _balanced(self.codes, weights)
 
     def fit(self, x: np.ndarray, masks: np.ndarray, strengths: np.ndarray) -> np.ndarray:
-        """Fit one regression per row of `masks` (training distributions) and entry of `strengths`.
-
-        `x` are coordinates (n_distributions, n_columns), the last column the intercept. Returns coefficients.
-        """
+        """Return coefficients on `x` (last column: intercept) for each row of `masks` and entry of `strengths`."""
         weights = np.repeat([self.weights(mask) for mask in masks], strengths.size, axis=0)
         return fit_logistic(x, self.codes, weights, np.tile(strengths, len(masks)), self.n_classes)
 
@@ -122,11 +111,8 @@ class Classes:
         return np.full((len(self), self.n_classes), 1.0 / self.n_classes)
 
     def can_train(self, rows: np.ndarray, groups: np.ndarray) -> bool:
-        """Return whether each class has at least two groups.
-
-        Strata are ignored: a member whose strata have one class each learns nothing, but a design that depended on
-        the labels within strata would depend on the labels of every fold.
-        """
+        """Return whether each class has at least two groups."""
+        # Not within strata: the design would depend on the labels of every fold.
         codes = self.codes[rows]
         return all(np.unique(groups[rows][codes == c]).size >= 2 for c in np.unique(self.codes))
 
@@ -143,10 +129,7 @@ class Classes:
         return folds
 
     def contrast(self, i: int, partners: np.ndarray) -> np.ndarray | None:
-        """Return weights of the partners of i with sum 0, positive for other labels.
-
-        None if all partners have the label of i, or none has.
-        """
+        """Return weights of the partners of i with sum 0, positive for other labels; None without both kinds."""
         codes, code = self.codes[partners], self.codes[i]
         like = codes == code
         unlike = [codes == c for c in np.unique(codes) if c != code]
@@ -246,10 +229,7 @@ class Numbers:
         return bool(np.ptp(self.values[mask]) > 0)
 
     def score(self, predictions: np.ndarray) -> float:
-        """Return -log(error) with the root mean squared error in standard deviations of the labels.
-
-        It is the log-likelihood per distribution, up to a constant, under normal errors of the best variance.
-        """
+        """Return -log(root mean squared error in standard deviations): up to a constant, a normal log-likelihood."""
         scale = float(np.std(self.values)) or 1.0
         return float(-0.5 * np.log(np.mean(np.square((predictions - self.values) / scale)) + 1e-12))
 
@@ -296,10 +276,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Survival(Numbers):
-    """Right-censored survival times, as the expected percentile of survival of each distribution (Kaplan-Meier).
-
-    Percentiles of a subset are computed from the times of the subset alone.
-    """
+    """Right-censored survival times as expected percentiles of survival, by the times of the distributions alone."""
 
     times: SurvivalTimes | None = None
 
@@ -338,10 +315,9 @@ def fit_logistic(
 ) -> np.ndarray:
     """Fit many penalised multinomial logistic regressions at once, by Newton's method.
 
-    Problem b has the sample weights ``weights[b]`` and the inverse penalty ``strengths[b]``. The last column of `x` is
-    the intercept, which is nearly free. An ensemble needs thousands of such fits, often on tens of distributions;
-    scikit-learn needs milliseconds for each. Returns coefficients (n_problems, n_classes, n_columns) of sum 0 over
-    classes.
+    Problem b has the sample weights ``weights[b]`` and the inverse penalty ``strengths[b]``; the last column of `x` is
+    the intercept. Returns coefficients (n_problems, n_classes, n_columns) of sum 0 over classes. An ensemble needs
+    thousands of such fits, often on tens of distributions; scikit-learn needs milliseconds for each.
     """
     n_columns = x.shape[1]
     n_contrasts = n_classes - 1
@@ -426,9 +402,8 @@ class KernelModel:
     ) -> tuple[KernelModel, np.ndarray]:
         """Return the model, and held-out predictions of its training distributions by cross-validation over `folds`.
 
-        Column j of the kernel belongs to training distribution ``landmarks[j]``; None means to distribution j. The
-        axes are those of the kernel between landmarks (Nyström approximation): all distributions get coordinates on
-        these axes as new distributions do.
+        Column j of the kernel belongs to training distribution ``landmarks[j]`` (None: j). The axes are those of the
+        kernel between landmarks (Nyström approximation), so training and new distributions get coordinates alike.
         """
         n = len(kernel)
         square = kernel if landmarks is None or landmarks.size == n else kernel[landmarks]
@@ -500,13 +475,9 @@ class Stack:
 
     @classmethod
     def fit(
-        cls,
-        kernels: Sequence[np.ndarray],
-        prior: np.ndarray,
-        target: Target,
-        folds: np.ndarray,
+        cls, kernels: Sequence[np.ndarray], prior: np.ndarray, target: Target, folds: np.ndarray,
         landmarks: np.ndarray | None = None,
-    ) -> Stack:
+    ) -> Stack:  # fmt: skip
         """Fit a model to each kernel between training distributions and landmarks, weighted by held-out predictions."""
         fits = [KernelModel.fit(kernel, target, folds, landmarks) for kernel in kernels]
         held_out = [predictions for _, predictions in fits]
@@ -532,10 +503,7 @@ def prior_weights(groups: Sequence[str]) -> np.ndarray:
 def stacking_weights(
     held_out: Sequence[np.ndarray], prior: np.ndarray, target: Target, folds: np.ndarray
 ) -> np.ndarray:
-    """Return weights of views: the third power of the gain of their held-out score over chance, times their prior.
-
-    All labels of the target decide. For the prediction of a fold, the target has the labels of the other folds only.
-    """
+    """Return weights of views: the third power of the gain of their held-out score over chance, times their prior."""
     chance = target.score(target.chance(folds))
     gains = np.array([target.score(predictions) - chance for predictions in held_out])
     gains = np.maximum(gains, max(_MIN_GAIN, _MIN_GAIN_TIMES_N / len(target))) ** _GAIN_POWER
@@ -554,11 +522,9 @@ class HeldOut:
 def predict_held_out(
     views: Sequence[View], target: Target, folds: np.ndarray, *, n_jobs: int | None = None, verbose: bool = False
 ) -> tuple[HeldOut, Stack]:
-    """Predict every fold by a stack that uses no label of the fold at any step; also return the stack of all folds.
-
-    The kernels of fold f average members that leave out f; penalties and stacking weights are chosen by inner folds
-    among the other folds. Labels of f are not passed on: the stack receives the subset of the other folds.
-    """
+    """Predict every fold by a stack that uses no label of the fold at any step; also return the stack of all folds."""
+    # The kernels of fold f average members that leave out f. The stack receives only the labels of the other folds, and
+    # chooses penalties and stacking weights by inner folds among them.
     every: list[int | None] = [*map(int, np.unique(folds)), None]  # None: the stack of all folds
     landmarks, prior = views[0].landmarks, prior_weights([view.group for view in views])
 
@@ -567,15 +533,9 @@ def predict_held_out(
         train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         columns = np.flatnonzero(folds[landmarks] != fold)
         kernels = [view.kernel(fold) for view in views]
-        return partial(
-            _predict_fold,
-            [kernel[np.ix_(train, columns)] for kernel in kernels],
-            [kernel[np.ix_(test, columns)] for kernel in kernels],
-            prior,
-            target.subset(train) if fold is not None else target,
-            folds[train],
-            np.searchsorted(train, landmarks[columns]),
-        )
+        training, tested = ([kernel[np.ix_(rows, columns)] for kernel in kernels] for rows in (train, test))
+        labels, positions = target.subset(train) if fold is not None else target, landmarks[columns]
+        return partial(_predict_fold, training, tested, prior, labels, folds[train], np.searchsorted(train, positions))
 
     *results, (full_stack, _) = run_all(task, len(every), "cross-validation", "fold", n_jobs=n_jobs, verbose=verbose)
     predictions, by_view = target.empty(len(target)), target.empty(len(views), len(target))
@@ -598,12 +558,10 @@ def _predict_fold(
 def run_all(
     task: Callable[[int], Callable[[], Any]], count: int, title: str, unit: str, *, n_jobs: int | None, verbose: bool
 ) -> list[Any]:
-    """Return the results of independent tasks in their order; they run in threads or on the configured cluster.
-
-    `task` makes each task shortly before it runs: all tasks together may exceed the memory.
-    """
+    """Return the results of independent tasks in their order; they run in threads or on the configured cluster."""
     results: list[Any] = [None] * count
     with progress_bar(count, title, unit, show=verbose) as bar:
+        # `task` makes each task shortly before it runs: all tasks together may exceed the memory.
         for number, result in run_in_threads(call, Tasks(count, task), n_jobs):
             results[number] = result
             bar.update()

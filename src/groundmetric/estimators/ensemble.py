@@ -61,11 +61,10 @@ def read_target(y: Any, target: str, D: Distributions) -> tuple[Target, np.ndarr
 
 
 class Cohort:
-    """Labels, groups, strata and folds of distributions, in the order of the distributions' names.
+    """Labels, groups, strata and folds of distributions in the order of their names, in which ensembles compute.
 
-    All computations of an ensemble run in this order: results do not depend on the order of the input.
-    ``D[order]`` is sorted by name, and ``result[inverse]`` is in the order of the input again. Folds are assigned by
-    `group_names`. `classes` is empty for numbers and survival times; `strata` and `folds` are None if not given.
+    ``D[order]`` is sorted by name, and ``result[inverse]`` is in the order of the input again. `classes` is empty for
+    numbers and survival times; `strata` and `folds` are None if not given.
     """
 
     def __init__(self, D: Distributions, y: Any, target: str, groups: Any, strata: Any, cv: Any = None) -> None:
@@ -109,10 +108,7 @@ class Cohort:
 
 
 def _renumbered(codes: np.ndarray) -> np.ndarray:
-    """Return codes 0, 1, 2, … in the order of their first appearance.
-
-    If the distributions are in the order of their names, these codes do not depend on the order of the input.
-    """
+    """Return codes 0, 1, 2, … in the order of their first appearance, which is that of the names."""
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
@@ -142,7 +138,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     results depend neither on the number of points nor on the order of the input.
 
     A "learned" member is trained on at most 128 distributions, a "linear" member on 40. In cohorts of more than 256
-    distributions, each is compared with 128 landmarks, chosen by name: time and memory grow linearly with the cohort.
+    distributions, each is compared with 128 landmarks, chosen by name: time and memory grow linearly.
 
     Parameters
     ----------
@@ -170,17 +166,14 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 
     Attributes
     ----------
-    metric_ : GroundMetric
-        Average of all members and of the Euclidean metric, from all labels.
-    metrics_ : dict of str to GroundMetric
-        The same by modality if several were given; `metric_` is then absent.
+    metric_, metrics_ : GroundMetric, dict of str to GroundMetric
+        Average of all members and of the Euclidean metric, from all labels. The same by modality; if several were
+        given, `metric_` is absent.
     metric_weights_, weights_ : dict of str to float
         Weight of each kind of member, and of "euclidean", in `metric_`; stacking weight of each view in predictions of
         new distributions, from held-out predictions of all labels.
-    held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,)
-        Held-out probabilities of the classes, numbers, or expected percentiles of survival.
-    view_held_out_ : dict of str to array
-        The same by each view alone.
+    held_out_, view_held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,), dict of str to array
+        Held-out probabilities of the classes, numbers, or expected percentiles of survival; the same by each view.
     score_, chance_ : float
         Mean held-out log-probability of the true class, with equal weight for all classes (within strata, where given);
         for numbers -log of the held-out error in standard deviations. `chance_` is the score of predictions that ignore
@@ -192,11 +185,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         `p_values["map separation"]` of `evaluation.permutation_test` accounts for this.
     folds_ : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
-    members_ : list of Member
-        The members. Where a class has too few groups for a nested design, they leave out one fold or none: they give
-        `metric_`, and predictions and `distances_` do not use them.
-    importances_ : array of shape (n_all_members, n_features)
-        Importance of each feature in each member.
+    members_, importances_ : list of Member, array of shape (n_all_members, n_features)
+        The members, and the importance of each feature in them. Where a class has too few groups for a nested design,
+        they leave out one fold or none: they give `metric_`, and predictions and `distances_` do not use them.
     small_ : list
         Names of distributions with fewer points than the common number of points.
     fitted_ : FittedEnsemble
@@ -220,18 +211,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     metrics_: dict[str, GroundMetric]
 
     def __init__(
-        self,
-        n_members: int = 14,
-        *,
-        kinds: Sequence[str] = KINDS,
-        target: str = "classes",
-        cv: LabelsLike | None = None,
-        max_points: int = 100,
-        max_epochs: int = 10,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
+        self, n_members: int = 14, *, kinds: Sequence[str] = KINDS, target: str = "classes",
+        cv: LabelsLike | None = None, max_points: int = 100, max_epochs: int = 10, n_jobs: int | None = None,
+        random_state: RandomState = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.n_members = n_members
         self.kinds = kinds
         self.target = target
@@ -243,13 +226,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         self.verbose = verbose
 
     def fit(
-        self,
-        X: DistributionsLike | Mapping[str, Distributions],
-        y: LabelsLike,
-        *,
-        groups: LabelsLike | None = None,
-        strata: LabelsLike | None = None,
-    ) -> GroundMetricEnsemble:
+        self, X: DistributionsLike | Mapping[str, Distributions], y: LabelsLike, *,
+        groups: LabelsLike | None = None, strata: LabelsLike | None = None,
+    ) -> GroundMetricEnsemble:  # fmt: skip
         """Train the members on unions of folds, and predict every fold without its labels.
 
         Parameters
@@ -298,11 +277,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 def prepare_fit(
     ensemble: GroundMetricEnsemble, X: Any, y: Any, groups: Any = None, strata: Any = None
 ) -> tuple[Cohort, dict[str, Geometry], Settings]:
-    """Validate the input of `fit`; return its labels, the geometry of each modality, and settings.
-
-    Labels are in the order of the names. A single modality has the name "". Geometries use no label, and all steps that
-    use labels take the settings.
-    """
+    """Validate the input of `fit`; return its labels, the geometry of each modality (one: ""), and settings."""
     if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
         parts = {name: D.with_mass() for name, D in X.items()}
         ensemble.n_features_in_ = sum(D.shape[1] for D in parts.values())

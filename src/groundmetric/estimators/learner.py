@@ -67,10 +67,7 @@ if TYPE_CHECKING:
 
 
 def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
-    """Return distributions without points of zero mass; the rows of an array are distributions of one point each.
-
-    With `reset` the estimator keeps the number and the names of the features; otherwise those of an array are compared.
-    """
+    """Return distributions without points of zero mass; with `reset`, the estimator keeps the names of the features."""
     X = gathered(X)
     if not isinstance(X, Distributions):
         refuse_mask(X, "X")
@@ -115,10 +112,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     n_neighbors : int, default=3
         Neighbours (t) per anchor and class: up to t² (C - 1) triplets for every distribution, with C classes.
     neighbors : {"auto", "random", "nearest"} or Nearest, default="auto"
-        Neighbours of an anchor. "random": drawn at random before training, as in the authors' code. "nearest": nearest
-        under the current metric, searched again every 5 epochs. "auto": random; if afterwards fewer than half of the
-        training distributions are nearest to one of their class (classes without strata, at most 1,000 distributions),
-        the metric is learned again with nearest neighbours.
+        Neighbours of an anchor. "random": drawn before training, as in the authors' code. "nearest": under the current
+        metric, searched again every 5 epochs. "auto": random; if then fewer than half of the training distributions are
+        nearest to one of their class (no strata, at most 1,000 distributions), learned again with nearest neighbours.
     init : {"discriminant", "random"} or array of shape (n_components, n_features), default="discriminant"
         First W: linear discriminants of the distributions' means, random entries, or an array for the original features
         (of a diagonal metric: of shape (n_features,)).
@@ -127,8 +123,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     max_epochs : int, default=50
         Largest number of passes over all triplets; `stopping` may end learning earlier.
     batch_size : int, default=128
-        Approximate number of triplets per step. All triplets of an anchor are in the same batch, and random neighbours
-        are drawn from the anchors of the batch first, because shared distances are computed once.
+        Approximate number of triplets per step; all triplets of an anchor are in the same batch.
     form : {"linear", "diagonal"} or Mapped, default="linear"
         Form of the metric: a full W, or only a weight for each feature (W is diagonal); with ``Mapped(transformer)``,
         either form on the features that a scikit-learn transformer returns.
@@ -168,18 +163,14 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     ----------
     components_ : array of shape (n_components, n_features)
         W for the original (or mapped) features; of a diagonal metric, the rows of features with non-zero weight.
-    metric_ : GroundMetric
-        The learned metric.
-    feature_map_ : transformer
-        The fitted transformer, if `form` is Mapped.
+    metric_, feature_map_ : GroundMetric, transformer
+        The learned metric, and the fitted transformer if `form` is Mapped.
     history_ : dict of str to arrays
         An entry per epoch: loss, penalty, active (share of triplets within the margin), solved and saved (pairs),
         pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient.
-    n_iter_ : int
-        Number of finished epochs.
-    converged_ : bool
-        Whether learning stopped by itself: the loss settled (see EarlyStopping), no triplet was within the margin, or
-        the penalty had shrunk the metric to nearly 0.
+    n_iter_, converged_ : int, bool
+        Number of finished epochs, and whether learning stopped by itself: the loss settled (see EarlyStopping), no
+        triplet was within the margin, or the penalty had shrunk the metric to nearly 0.
     loss_ : float
         Last loss with penalty (the best held-out loss, if distributions are held out), in units of the mean distance at
         the start.
@@ -198,31 +189,14 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     """
 
     def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        margin: float = 1.0,
-        penalty: Penalty | str | None = "l2",
-        strength: float = 0.1,
-        n_neighbors: int = 3,
-        neighbors: str | Nearest = "auto",
-        init: ArrayLike = "discriminant",
-        learning_rate: float = 0.01,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        form: str | Mapped = "linear",
-        cost: str = "euclidean",
-        target: Kind | str | Sequence[Kind | str] = "classes",
-        class_weight: str | None = None,
-        stopping: EarlyStopping | None = None,
-        solver: Exact | None = None,
-        n_points: int | str | None = "equal",
-        nuisance: float = 1.0,
-        checkpoint: Checkpoint | FilePath | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
+        self, n_components: int | None = None, *, margin: float = 1.0, penalty: Penalty | str | None = "l2",
+        strength: float = 0.1, n_neighbors: int = 3, neighbors: str | Nearest = "auto",
+        init: ArrayLike = "discriminant", learning_rate: float = 0.01, max_epochs: int = 50, batch_size: int = 128,
+        form: str | Mapped = "linear", cost: str = "euclidean", target: Kind | str | Sequence[Kind | str] = "classes",
+        class_weight: str | None = None, stopping: EarlyStopping | None = None, solver: Exact | None = None,
+        n_points: int | str | None = "equal", nuisance: float = 1.0, checkpoint: Checkpoint | FilePath | None = None,
+        n_jobs: int | None = None, random_state: RandomState = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.n_components = n_components
         self.margin = margin
         self.penalty = penalty
@@ -247,15 +221,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self.verbose = verbose
 
     def fit(
-        self,
-        X: DistributionsLike,
-        y: LabelsLike,
-        *,
-        samples: LabelsLike | None = None,
-        groups: LabelsLike | None = None,
-        strata: LabelsLike | None = None,
-        fresh: Fresh | None = None,
-    ) -> GroundMetricLearner:
+        self, X: DistributionsLike, y: LabelsLike, *, samples: LabelsLike | None = None,
+        groups: LabelsLike | None = None, strata: LabelsLike | None = None, fresh: Fresh | None = None,
+    ) -> GroundMetricLearner:  # fmt: skip
         """Learn the metric from labelled distributions, or from labelled points.
 
         Parameters
@@ -281,11 +249,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         """
         run, labels, held_out = self._train(X, y, samples=samples, groups=groups, strata=strata, fresh=fresh)
         if labels.strata is not None:
-            relaxed = [
-                candidate.relaxed
-                for target in labels.targets
-                for candidate in candidates(target, held_out, labels.strata)
-            ]
+            relaxed = [c.relaxed for target in labels.targets for c in candidates(target, held_out, labels.strata)]
             if any(relaxed):
                 warnings.warn(
                     f"{sum(relaxed)} of {len(relaxed)} distributions lack a distribution of the same label in another "
@@ -469,21 +433,13 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
 
 def refine_weights(D: Distributions, target: Target, start: np.ndarray, seed: int, *, max_epochs: int) -> np.ndarray:
-    """Learn a diagonal metric from starting weights, without warnings: for "learned" members of an ensemble.
-
-    Return the starting weights if the penalty has outweighed the labels, or if all distributions coincide.
-    """
+    """Learn weights of features from `start`, for an ensemble; return `start` if nothing can be learned."""
+    # Weights of standardised features with the norm of the default start (entries of 1/16).
+    init = start * (np.sqrt(start.size) / 16.0 / np.linalg.norm(start))
     learner = GroundMetricLearner(
-        form="diagonal",
-        # Weights of standardised features with the norm of the default start (entries of 1/16).
-        init=start * (np.sqrt(start.size) / 16.0 / np.linalg.norm(start)),
-        strength=0.01,
-        max_epochs=max_epochs,
-        neighbors="random",
-        n_points=None,
-        random_state=seed,
-        target=target.kind,
-    )
+        form="diagonal", init=init, strength=0.01, max_epochs=max_epochs, neighbors="random", n_points=None,
+        random_state=seed, target=target.kind,
+    )  # fmt: skip
     try:
         run = learner._train(D, target.labels, strata=target.strata)[0]
     except CoincidingError:

@@ -34,9 +34,8 @@ def class_shares(
 ) -> np.ndarray:
     """Return the share of the neighbours' votes for each class, shape (n_items, n_classes).
 
-    `distances` and class `codes` have a row per item and a column per neighbour. With weights "distance", a vote weighs
-    one over the distance, and if neighbours are at distance 0, only they vote. With `among`, the codes of all training
-    distributions, votes are divided by the size of their class.
+    `distances` and class `codes` have a row per item and a column per neighbour. With `among`, the codes of all
+    training distributions, votes are divided by the size of their class.
     """
     votes = _votes(distances, weights)
     shares = np.stack([(votes * (codes == c)).sum(axis=1) for c in range(n_classes)], axis=1)
@@ -63,14 +62,9 @@ class NearestDistributions(BaseEstimator):
     """Base of the classifier and the regressor by nearest distributions, under a given or learned metric."""
 
     def __init__(
-        self,
-        n_neighbors: int = 5,
-        *,
-        metric: GroundMetric | str | Estimator = "euclidean",
-        weights: str = "distance",
-        n_points: int | str | None = "equal",
-        n_jobs: int | None = None,
-    ) -> None:
+        self, n_neighbors: int = 5, *, metric: GroundMetric | str | Estimator = "euclidean", weights: str = "distance",
+        n_points: int | str | None = "equal", n_jobs: int | None = None,
+    ) -> None:  # fmt: skip
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.weights = weights
@@ -145,7 +139,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     Parameters
     ----------
     n_neighbors : int, default=5
-        Number of nearest training distributions that vote; at most the number of training distributions.
+        Number of nearest training distributions that vote.
     metric : GroundMetric, str or estimator, default="euclidean"
         Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
         after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data, and its
@@ -155,18 +149,15 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     class_weight : {None, "balanced"}, default=None
         "balanced" divides the votes for a class by its number of training distributions.
     n_points : "equal", int or None, default="equal"
-        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`): empirical
-        Wasserstein distances grow as distributions have fewer points, which alone would separate distributions of
-        different sizes. "equal": `Distributions.common_size` of the training distributions; None: all points.
+        Points of each distribution that are drawn to compare (`Distributions.equalize`): Wasserstein distances grow as
+        distributions have fewer points. "equal": `Distributions.common_size` of the training distributions; None: all.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        Classes in sorted order.
-    metric_ : GroundMetric or str
-        Metric between points: the learned one if `metric` is a learner.
+    classes_, metric_ : array of shape (n_classes,), GroundMetric or str
+        Classes in sorted order, and the metric between points: the learned one if `metric` is a learner.
     n_points_, n_features_in_ : int
         Number of points of each distribution that are compared (None: all), and of features.
 
@@ -181,15 +172,9 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     """
 
     def __init__(
-        self,
-        n_neighbors: int = 5,
-        *,
-        metric: GroundMetric | str | Estimator = "euclidean",
-        weights: str = "distance",
-        class_weight: str | None = None,
-        n_points: int | str | None = "equal",
-        n_jobs: int | None = None,
-    ) -> None:
+        self, n_neighbors: int = 5, *, metric: GroundMetric | str | Estimator = "euclidean", weights: str = "distance",
+        class_weight: str | None = None, n_points: int | str | None = "equal", n_jobs: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(n_neighbors, metric=metric, weights=weights, n_points=n_points, n_jobs=n_jobs)
         self.class_weight = class_weight
 

@@ -57,14 +57,10 @@ def _first(parts: Parts) -> Distributions:
 
 
 class BasePredictor(BaseEstimator):
-    """Kernel models of all views of an ensemble, averaged by their stacking weights.
-
-    Subclasses set `target`, the kind of the labels as in `GroundMetricEnsemble`; `_checked` validates the input,
-    `_keep` sets the attributes of the fitted estimator.
-    """
+    """Kernel models of all views of an ensemble, averaged by their stacking weights."""
 
     takes_groups = True
-    target = "classes"
+    target = "classes"  # kind of the labels, as in `GroundMetricEnsemble`
 
     def __init__(self, ensemble: GroundMetricEnsemble | None = None, *, random_state: RandomState = None) -> None:
         self.ensemble = ensemble
@@ -104,15 +100,7 @@ class BasePredictor(BaseEstimator):
         ensemble.set_params(target=self.target)
         self.ensemble_ = ensemble.fit(parts.get("", parts), y, groups=groups, strata=strata)
         self.predictor_ = Predictor.of(self.ensemble_.fitted_)
-        self.calibration_ = self._calibrate(_first(parts), groups, strata)
-        self._keep(parts, y)
-        return self
-
-    def _calibrate(self, D: Distributions, groups: Any, strata: Any) -> Calibration | None:
-        """Return nonconformity scores of predictions that used no label of their fold; None for survival times."""
-        target, held_out = self.ensemble_.fitted_.target, self.ensemble_.held_out_
-        if isinstance(target, Survival):
-            return None
+        D, target, held_out = _first(parts), self.ensemble_.fitted_.target, self.ensemble_.held_out_
         # The fitted ensemble is in the order of the names, held-out predictions in that of the input.
         rows = np.argsort(sorted(range(len(D)), key=lambda d: str(D.names[d])))
         if isinstance(target, Classes):
@@ -121,12 +109,17 @@ class BasePredictor(BaseEstimator):
         else:
             codes = np.zeros(len(rows), dtype=np.intp)
             scores = np.abs(target.decode(target.values[rows]) - held_out)
-        return Calibration.of(scores, codes, group_list(groups, D.name_index), group_list(strata, D.name_index))
+        outer = group_list(groups, D.name_index), group_list(strata, D.name_index)
+        self.calibration_ = None if isinstance(target, Survival) else Calibration.of(scores, codes, *outer)
+        self._keep(parts, y)
+        return self
 
     def _checked(self, X: Any, *, reset: bool = False) -> Parts:
+        """Return the validated input; `reset` in `fit`."""
         raise NotImplementedError
 
     def _keep(self, parts: Parts, y: Any) -> None:
+        """Set the attributes of the fitted estimator."""
         raise NotImplementedError
 
     def typicality(self, X: InputLike) -> np.ndarray:
@@ -162,9 +155,8 @@ class BasePredictor(BaseEstimator):
             )
         if predicted.small.any():
             n_points = min(scaling.n_points for scaling in self.predictor_.scalings.values())
-            warnings.warn(
-                SmallSampleWarning([names[d] for d in np.flatnonzero(predicted.small)], n_points), stacklevel=3
-            )
+            small = [names[d] for d in np.flatnonzero(predicted.small)]
+            warnings.warn(SmallSampleWarning(small, n_points), stacklevel=3)
         return predicted.values
 
 
@@ -176,11 +168,8 @@ class _Classification(ClassifierMixin):
     def predict_proba(self, X: InputLike, prior: LabelsLike | None = None) -> np.ndarray:
         """Return the probability of each class, shape (n_distributions, n_classes), in the order of `classes_`.
 
-        Parameters
-        ----------
-        prior : array-like of shape (n_classes,), dict or None, default=None
-            Frequency of each class among the distributions to classify, in the order of `classes_` or by class. None:
-            all classes are equally frequent.
+        `prior` is the frequency of each class among the distributions to classify, in the order of `classes_` or as a
+        dict by class. None: all classes are equally frequent.
         """
         return self._adjusted(self._predict(self._checked(X)), prior)
 
@@ -190,27 +179,19 @@ class _Classification(ClassifierMixin):
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_set(self, X: InputLike, coverage: float = 0.9, *, strata: LabelsLike | None = None) -> PredictionSets:
-        """Return sets of classes that contain the true class with a stated probability, by conformal prediction.
+        """Return sets of classes that contain the true class with probability `coverage`, by conformal prediction.
 
         A set with one class is a prediction at this level; a set with several classes means that the data do not
         decide ("cannot say"). The coverage holds for each class separately if new patients resemble the training
         patients. Where a class has fewer than ``coverage / (1 - coverage)`` training patients (9 for 0.9), and for
-        distributions unlike all training distributions, the set has all classes, with the reason.
-
-        Parameters
-        ----------
-        coverage : float, default=0.9
-            Probability that a set contains the true class, between 0 and 1.
-        strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch) of each new distribution, if the classifier was fitted with strata: sets are then calibrated
-            by training patients of the same stratum, where these are enough.
+        distributions unlike all training distributions, the set has all classes, with the reason. If the classifier was
+        fitted with strata (batches), and those of the new distributions are given as `strata`, sets are calibrated by
+        training patients of the same stratum, where these are enough.
         """
         parts = self._checked(X)
-        D, predicted = _first(parts), self._predicted(parts)
+        D, new = _first(parts), self._predicted(parts)
         new_strata = group_list(strata, D.name_index, "strata")
-        return self.calibration_.sets(
-            predicted.values, predicted.far, D.names, self.classes_, float(coverage), new_strata
-        )
+        return self.calibration_.sets(new.values, new.far, D.names, self.classes_, float(coverage), new_strata)
 
     def score(self, X: InputLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the distributions whose class is predicted correctly, weighted by `sample_weight`."""
@@ -247,16 +228,11 @@ class _Regression(RegressorMixin):
         return self._predict(self._checked(X))
 
     def predict_interval(self, X: InputLike, coverage: float = 0.9) -> PredictionIntervals:
-        """Return intervals that contain the true number with a stated probability, by conformal prediction.
+        """Return intervals that contain the true number with probability `coverage`, by conformal prediction.
 
         The half-width is a quantile of the absolute errors of held-out predictions, so all intervals have the same
         width. They are infinite, with the reason, where there are fewer than ``coverage / (1 - coverage)`` training
         patients (9 for 0.9), and for distributions unlike all training distributions.
-
-        Parameters
-        ----------
-        coverage : float, default=0.9
-            Probability that an interval contains the true number, between 0 and 1.
         """
         parts = self._checked(X)
         predicted = self._predicted(parts)
@@ -292,10 +268,9 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
             self.classes_ = self.ensemble_.classes_
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save everything that predictions need to the file `path`, by an atomic write and without pickle.
+        """Save everything that predictions need, also drawn training points, to the file `path`, without pickle.
 
-        The file holds the models, the members, and the drawn training points with the features that members use. An
-        existing predictor at this path is replaced; files of other kinds are never replaced.
+        An existing predictor at this path is replaced by an atomic write; files of other kinds are never replaced.
         """
         write_arrays(path, FORMAT, VERSION, *self.pack(), compress=True)
 
@@ -356,12 +331,10 @@ class TransportClassifier(_Classification, EnsemblePredictor):
     ----------
     ensemble_ : GroundMetricEnsemble
         The fitted ensemble, with held-out probabilities of the training distributions; absent after `load`.
-    metric_ : GroundMetric
-        Its metric.
+    metric_, n_features_in_ : GroundMetric, int
+        Its metric, and the number of features of the points.
     classes_ : array of shape (n_classes,)
         Classes in sorted order.
-    n_features_in_ : int
-        Number of features of the points.
 
     Examples
     --------
@@ -470,12 +443,9 @@ class TransportSurvival(EnsemblePredictor):
         return self._predict(self._checked(X))
 
     def predict_survival(self, X: DistributionsLike, times: ArrayLike) -> np.ndarray:
-        """Return the probability of being event-free at given times, shape (n_distributions, n_times).
+        """Return the probability of being event-free at `times`, shape (n_distributions, n_times).
 
-        Parameters
-        ----------
-        times : array-like of shape (n_times,)
-            Times, in the unit of the training times. Probabilities after the last training time are NaN.
+        Times are in the unit of the training times; probabilities after the last training time are NaN.
         """
         risk = self._predict(self._checked(X))
         time_points = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
@@ -518,12 +488,9 @@ class _Multimodal(BasePredictor):
     """Base of estimators with the views of several modalities."""
 
     def __init__(
-        self,
-        ensemble: GroundMetricEnsemble | None = None,
-        *,
-        joint: bool | None = None,
+        self, ensemble: GroundMetricEnsemble | None = None, *, joint: bool | None = None,
         random_state: RandomState = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(ensemble, random_state=random_state)
         self.joint = joint
 
@@ -569,28 +536,24 @@ class MultimodalClassifier(_Classification, _Multimodal):
 
     Parameters
     ----------
-    ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble; a copy is fitted to all modalities. None: one with default parameters.
+    ensemble : as in `TransportClassifier`
+        A copy is fitted to all modalities.
     joint : bool or None, default=None
         Whether to add views with the features of all modalities. None: if all have the same cells. True: use the cells
         that all modalities share.
-    random_state : int, RandomState or None, default=None
-        Seed of the ensemble; None keeps that of `ensemble`.
+    random_state : as in `TransportClassifier`
+        Seed of the ensemble.
 
     Attributes
     ----------
-    ensemble_ : GroundMetricEnsemble
-        The fitted ensemble.
+    ensemble_, n_features_in_ : as in `TransportClassifier`
+        The fitted ensemble, and the number of features of all modalities.
     weights_, view_weights_ : dict of str to float
         Sum of the stacking weights of each modality, and of "joint"; and the weight of each view.
-    metrics_ : dict of str to GroundMetric
-        The learned metrics.
-    modalities_ : list of str
-        Names of the modalities.
+    modalities_, metrics_ : list of str, dict of str to GroundMetric
+        Names of the modalities, and their learned metrics.
     held_out_, score_, chance_, distances_, folds_, classes_ : as in `GroundMetricEnsemble`
         Held-out predictions and their score, out-of-bag distances, folds and classes of the training distributions.
-    n_features_in_ : int
-        Number of features of all modalities.
 
     Examples
     --------

@@ -26,10 +26,8 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    transformer_ : transformer
-        The fitted transformer.
-    n_features_in_ : int
-        Number of features of the points.
+    transformer_, n_features_in_ : transformer, int
+        The fitted transformer, and the number of features of the points.
 
     Examples
     --------
@@ -48,22 +46,14 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         self.transformer = transformer
 
     def fit(self, X: DistributionsLike, y: LabelsLike | None = None) -> PointwiseTransformer:
-        """Fit a copy of the transformer to all points.
-
-        Parameters
-        ----------
-        X : Distributions, array or sequence of arrays
-            Distributions; the rows of an array are distributions of one point each.
-        y : Any, default=None
-            Not used.
-        """
+        """Fit a copy of the transformer to all points of `X`; `y` is not used."""
         D = as_distributions(X)
         self.transformer_ = fit_map(self.transformer, D)
         self.n_features_in_ = D.shape[1]
         return self
 
     def transform(self, X: DistributionsLike) -> Distributions:
-        """Return Distributions of the transformed points, with the same names, masses and annotations."""
+        """Return Distributions of the transformed points of `X`, with the same names, masses and annotations."""
         check_is_fitted(self, "transformer_")
         D = as_distributions(X)
         if D.shape[1] != self.n_features_in_:
@@ -81,11 +71,10 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
 
 
 class SelectedFeatures(BaseEstimator):
-    """Method on the features with the largest variance over the training points.
+    """Method on the features with the largest variance over the training points, selected anew in every fit.
 
     The rule "variance" selects the features whose variance is above the average (the paper's rule); an int, this number
-    of features with the largest variance. The selection is part of the fit, and an evaluation repeats it in every
-    split: a selection from all distributions would use the test distributions.
+    of features with the largest variance.
     """
 
     def __init__(self, method: Any, rule: Any = "variance") -> None:

@@ -32,13 +32,9 @@ _END = 0.05  # width of the bars at both ends of a flow, relative to the distanc
 
 @style.figure_docs
 def importance(
-    metric: MetricLike | Mapping[str, float] | AnnData,
-    *,
-    n: int = 20,
-    key: str = "groundmetric",
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    metric: MetricLike | Mapping[str, float] | AnnData, *, n: int = 20, key: str = "groundmetric",
+    ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Bars of the `n` most important features, with their shares of the importance.
 
     After an ensemble, lines show the range of the shares in 95% of its members.
@@ -81,10 +77,8 @@ def importance(
         line = 0.0  # height of a line of text below the last bar
         if n_more := shares.size - top.size:
             line = 10.0 * top.size / (72 * style.inches(ax)[1])
-            rest = max(shares.sum() - shares[top].sum(), 0)
-            ax.text(
-                1, 0, f"the other {n_more:,}: {rest:.2%}", transform=ax.transAxes, ha="right", va="bottom", fontsize=7
-            )
+            rest = f"the other {n_more:,}: {max(shares.sum() - shares[top].sum(), 0):.2%}"
+            ax.text(1, 0, rest, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
         ax.set_ylim(top.size - 0.5 + line, -0.5)
     return ax
 
@@ -108,19 +102,14 @@ def _shares(source: Any, key: str) -> tuple[np.ndarray, list[str], np.ndarray | 
 
 @style.figure_docs
 def ellipse(
-    metrics: MetricLike | AnnData | Mapping[str, MetricLike | AnnData],
-    *,
-    features: Sequence[str | int] | None = None,
-    variances: ArrayLike | None = None,
-    key: str = "groundmetric",
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    metrics: MetricLike | AnnData | Mapping[str, MetricLike | AnnData], *,
+    features: Sequence[str | int] | None = None, variances: ArrayLike | None = None, key: str = "groundmetric",
+    ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Ellipses of the matrices M of metrics on two features, scaled to a longest half axis of 1.
 
     The extent of the ellipse along a direction is the weight of the direction; the grey circle weighs all directions
-    equally. With the `variances` of the features, weights are in units of the data's spread, and do not depend on the
-    units of features. A metric on more than two features is restricted to points that differ in the two `features`.
+    equally. A metric on more than two features is restricted to points that differ in the two `features`.
 
     Parameters
     ----------
@@ -129,8 +118,8 @@ def ellipse(
     features : pair of str or int, or None, default=None
         The two features, by name or number. None: those of a metric on two.
     variances : array-like of shape (2,) or None, default=None
-        Variances of the two features. None: for AnnData those of the training cells, else weights are in the features'
-        own units.
+        Variances of the two features, which make weights independent of the features' units. None: for AnnData those of
+        the training cells, else weights are in the features' own units.
     {key}
     {end}
 
@@ -175,18 +164,14 @@ def ellipse(
 
 @style.figure_docs
 def history(
-    record: Learned | Mapping[str, Any] | AnnData,
-    *,
-    key: str = "groundmetric",
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    record: Learned | Mapping[str, Any] | AnnData, *, key: str = "groundmetric",
+    ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Training: held-out scores of the views of an ensemble, or a single learner epoch by epoch.
 
     Of an ensemble: the held-out score of each view and of all together, against guessing (dashed). Of a single learner:
-    the loss of held-out triplets if the learner used them (`stopping`), with the loss of training triplets and a mark
-    at the selected epoch; otherwise the share of active triplets (within the margin), which alone contribute to the
-    gradient.
+    the loss of held-out (`stopping`) and training triplets, with a mark at the selected epoch; without held-out
+    triplets, the share of active triplets (within the margin), which alone contribute to the gradient.
 
     Parameters
     ----------
@@ -256,12 +241,7 @@ def history(
 
 
 @style.figure_docs
-def flow(
-    result: Flow,
-    *,
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+def flow(result: Flow, *, ax: Axes | None = None, show: bool | None = None) -> Axes:
     """Flow of mass between kinds of points: bands as wide as the mass, darker for longer distances.
 
     Parameters
@@ -289,13 +269,8 @@ def flow(
     tops_right = right + np.cumsum(mass, axis=0) - mass
     with style.axes(ax, show) as ax:
         for r, c in np.argwhere(shown):
-            start, middle, end = _END / 2, 0.5, 1.0 - _END / 2
-            upper = [
-                (start, tops_left[r, c]),
-                (middle, tops_left[r, c]),
-                (middle, tops_right[r, c]),
-                (end, tops_right[r, c]),
-            ]
+            tops = np.repeat([tops_left[r, c], tops_right[r, c]], 2)
+            upper = list(zip((_END / 2, 0.5, 0.5, 1.0 - _END / 2), tops, strict=True))
             lower = [(x, y + mass[r, c]) for x, y in reversed(upper)]
             curve = [Path.CURVE4] * 3
             path = Path([*upper, *lower, upper[0]], [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY])

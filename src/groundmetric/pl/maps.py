@@ -33,15 +33,9 @@ _SMALLEST = 3.5  # smallest font size of names
 
 @style.figure_docs
 def points(
-    D: Distributions,
-    y: LabelsLike,
-    *,
-    features: Sequence[str | int] = (0, 1),
-    n: int = 1000,
-    palette: style.Palette = None,
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    D: Distributions, y: LabelsLike, *, features: Sequence[str | int] = (0, 1), n: int = 1000,
+    palette: style.Palette = None, ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Scatter plot of the points of all distributions along two features, coloured by class.
 
     Parameters
@@ -74,15 +68,9 @@ def points(
 
 @style.figure_docs
 def projection(
-    metric: MetricLike,
-    D: Distributions,
-    y: LabelsLike,
-    *,
-    n: int = 1000,
-    palette: style.Palette = None,
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    metric: MetricLike, D: Distributions, y: LabelsLike, *, n: int = 1000, palette: style.Palette = None,
+    ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Scatter plot of points in the learned space along its principal axes, coloured by class.
 
     A rotation of the components leaves the metric unchanged, so single components have no meaning, but the principal
@@ -137,17 +125,10 @@ def _scatter(ax: Axes, xy: np.ndarray, classes: style.Classes, sizes: np.ndarray
 
 @style.figure_docs
 def embedding(
-    distances: ArrayLike | AnnData,
-    y: LabelsLike | None = None,
-    *,
-    color: str | Sequence[str] | None = None,
-    basis: str | None = None,
-    train: LabelsLike | None = None,
-    palette: style.Palette = None,
-    key: str = "groundmetric",
-    ax: Axes | Sequence[Axes] | np.ndarray | None = None,
-    show: bool | None = None,
-) -> Axes | list[Axes]:
+    distances: ArrayLike | AnnData, y: LabelsLike | None = None, *, color: str | Sequence[str] | None = None,
+    basis: str | None = None, train: LabelsLike | None = None, palette: style.Palette = None,
+    key: str = "groundmetric", ax: Axes | Sequence[Axes] | np.ndarray | None = None, show: bool | None = None,
+) -> Axes | list[Axes]:  # fmt: skip
     """Scatter plot of samples by their distances, coloured by class (or, for AnnData, by a number).
 
     Positions are those of metric multidimensional scaling, whose stress (0: all distances are exact) is written into
@@ -217,7 +198,24 @@ def embedding(
 
     def draw(panel: Any, color: str, heading: list[Any]) -> Axes:
         with style.axes(panel, show and panel is None) as ax:
-            _draw_samples(ax, xy, colourings[color], filled, color, heading, kinds)
+            shown = colourings[color]
+            if isinstance(shown, style.Classes):
+                for c, (colour, marker) in enumerate(zip(shown.colours, shown.markers, strict=True)):
+                    # Later classes are smaller: if marks coincide, all are visible.
+                    look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
+                    for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
+                        x, y = xy[chosen & (shown.codes == c)].T
+                        ax.scatter(x, y, fc=face, gid=f"marks-{kind}-{c}", **look)
+                style.legend_above(ax, [*heading, *shown.dots(shapes=True)], *([kinds] if kinds else []))
+            else:
+                cmap = mpl.colormaps[style.CMAP].with_extremes(bad=style.MISSING)
+                marks = ax.scatter(xy[:, 0], xy[:, 1], c=shown, s=20, cmap=cmap, lw=0.9, plotnonfinite=True)
+                shades = marks.to_rgba(shown)
+                marks.set_edgecolor(shades.tolist())
+                marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())
+                style.add_colorbar(ax, marks, color)
+                if kinds:
+                    style.legend_above(ax, kinds)
             ax.set(xlabel=f"{title} 1", ylabel=f"{title} 2")
             ax.set_aspect("equal", adjustable="datalim")
             if stress is None:  # other positions have no unit
@@ -243,43 +241,12 @@ def embedding(
     return drawn
 
 
-def _draw_samples(
-    ax: Axes, xy: np.ndarray, colouring: style.Classes | np.ndarray, filled: np.ndarray, title: str,
-    heading: list[Any], kinds: list[Any],
-) -> None:  # fmt: skip
-    """Draw the marks of samples and their legend; `kinds` are its entries for training and test set."""
-    if isinstance(colouring, style.Classes):
-        for c, (colour, marker) in enumerate(zip(colouring.colours, colouring.markers, strict=True)):
-            # Later classes are smaller: if marks coincide, all are visible.
-            look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
-            for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
-                x, y = xy[chosen & (colouring.codes == c)].T
-                ax.scatter(x, y, fc=face, gid=f"marks-{kind}-{c}", **look)
-        style.legend_above(ax, [*heading, *colouring.dots(shapes=True)], *([kinds] if kinds else []))
-        return
-    cmap = mpl.colormaps[style.CMAP].with_extremes(bad=style.MISSING)
-    marks = ax.scatter(xy[:, 0], xy[:, 1], c=colouring, s=20, cmap=cmap, lw=0.9, plotnonfinite=True)
-    shades = marks.to_rgba(colouring)
-    marks.set_edgecolor(shades.tolist())
-    marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())
-    style.add_colorbar(ax, marks, title)
-    if kinds:
-        style.legend_above(ax, kinds)
-
-
 @style.figure_docs
 def heatmap(
-    distances: ArrayLike | AnnData,
-    y: LabelsLike | None = None,
-    *,
-    color: str | Sequence[str] | None = None,
-    names: Sequence[Hashable] | bool | None = None,
-    order: str = "classes",
-    palette: style.Palette = None,
-    key: str = "groundmetric",
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    distances: ArrayLike | AnnData, y: LabelsLike | None = None, *, color: str | Sequence[str] | None = None,
+    names: Sequence[Hashable] | bool | None = None, order: str = "classes", palette: style.Palette = None,
+    key: str = "groundmetric", ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Distance matrix, with the classes as bars of colour along two sides.
 
     The colours range from the smallest to the largest distance between different samples, as in the report.
@@ -348,7 +315,15 @@ def heatmap(
     with style.axes(ax, show) as ax:
         clustered = order == "clusters" and len(matrix) > 1
         if clustered:
-            rows = _draw_tree(ax, average_linkage(matrix))
+            tree = average_linkage(matrix)
+            leaves = dendrogram(tree, no_plot=True)
+            rows = np.array(leaves["leaves"])
+            inset = ax.inset_axes((0.0, 1.01, 1.0, _TREE))
+            lines = [np.column_stack(pair) for pair in zip(leaves["icoord"], leaves["dcoord"], strict=True)]
+            inset.add_collection(LineCollection(lines, colors=style.INK, lw=0.5))
+            # SciPy's leaves are 10 apart.
+            inset.set(xlim=(0, 10 * rows.size), ylim=(0, 1.05 * tree[-1, 2] or 1.0))
+            inset.axis("off")
         else:
             rows = order_by_class(matrix, next(iter(groups.values())).codes if sort_by is None else sort_by)
         between = matrix[~np.eye(len(matrix), dtype=bool)] if len(matrix) > 1 else matrix
@@ -356,8 +331,15 @@ def heatmap(
                           interpolation="none")  # fmt: skip
         ax.set(xticks=[], yticks=[], frame_on=False)
         side = min(style.inches(ax))
-        for k, classes in enumerate(groups.values()):
-            _draw_bars(ax, classes, rows, k, side)
+        bar, gap = _BAR / side, _GAP / side
+        for k, classes in enumerate(groups.values(), 1):  # along the left and the lower side, a box per run of a class
+            codes = classes.codes[rows]
+            starts = np.flatnonzero(np.diff(codes, prepend=-1))
+            for start, size in zip(starts, np.diff([*starts, codes.size]), strict=True):
+                look: dict[str, Any] = {"fc": classes.colours[codes[start]], "lw": 0, "clip_on": False}
+                low, offset = start - 0.5, -k * (bar + gap)
+                ax.add_patch(Rectangle((offset, low), bar, size, transform=ax.get_yaxis_transform(), **look))
+                ax.add_patch(Rectangle((low, offset), size, bar, transform=ax.get_xaxis_transform(), **look))
         if not groups:
             ax.set_ylabel(items)
         if texts is not None:
@@ -383,16 +365,10 @@ def heatmap(
 
 @style.figure_docs
 def clustermap(
-    distances: ArrayLike | AnnData,
-    y: LabelsLike | None = None,
-    *,
-    color: str | Sequence[str] | None = None,
-    names: Sequence[Hashable] | bool | None = True,
-    palette: style.Palette = None,
-    key: str = "groundmetric",
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    distances: ArrayLike | AnnData, y: LabelsLike | None = None, *, color: str | Sequence[str] | None = None,
+    names: Sequence[Hashable] | bool | None = True, palette: style.Palette = None, key: str = "groundmetric",
+    ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Distance matrix in the order of hierarchical clustering, with the tree and names.
 
     It is `heatmap` with ``order="clusters", names=True``.
@@ -416,38 +392,11 @@ def clustermap(
                    ax=ax, show=show)  # fmt: skip
 
 
-def _draw_tree(ax: Axes, tree: np.ndarray) -> np.ndarray:
-    """Draw a tree above the matrix; return the order of its leaves."""
-    drawn = dendrogram(tree, no_plot=True)
-    inset = ax.inset_axes((0.0, 1.01, 1.0, _TREE))
-    lines = [np.column_stack(pair) for pair in zip(drawn["icoord"], drawn["dcoord"], strict=True)]
-    inset.add_collection(LineCollection(lines, colors=style.INK, lw=0.5))
-    # SciPy's leaves are 10 apart.
-    inset.set(xlim=(0, 10 * len(drawn["leaves"])), ylim=(0, 1.05 * tree[-1, 2] or 1.0))
-    inset.axis("off")
-    return np.array(drawn["leaves"])
-
-
-def _draw_bars(ax: Axes, classes: style.Classes, rows: np.ndarray, k: int, side: float) -> None:
-    """Draw the k-th bars along the left and the lower side, a box for each run of a class."""
-    codes, bar, gap = classes.codes[rows], _BAR / side, _GAP / side
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    for start, size in zip(starts, np.diff([*starts, codes.size]), strict=True):
-        look: dict[str, Any] = {"fc": classes.colours[codes[start]], "lw": 0, "clip_on": False}
-        low, offset = start - 0.5, -(k + 1) * (bar + gap)
-        ax.add_patch(Rectangle((offset, low), bar, size, transform=ax.get_yaxis_transform(), **look))
-        ax.add_patch(Rectangle((low, offset), size, bar, transform=ax.get_xaxis_transform(), **look))
-
-
 @style.figure_docs
 def confusion(
-    source: AnnData | LabelsLike,
-    predicted: LabelsLike | Learned | None = None,
-    *,
-    key: str = "groundmetric",
-    ax: Axes | None = None,
-    show: bool | None = None,
-) -> Axes:
+    source: AnnData | LabelsLike, predicted: LabelsLike | Learned | None = None, *, key: str = "groundmetric",
+    ax: Axes | None = None, show: bool | None = None,
+) -> Axes:  # fmt: skip
     """Confusion matrix: numbers of samples by label (rows) and held-out predicted label (columns).
 
     Parameters

@@ -170,8 +170,7 @@ def classes_of(labels: Any, size: int, palette: Palette = None, *, first: int = 
 def name_classes(values: Sequence[Any], codes: np.ndarray, palette: Palette = None, first: int = 0) -> Classes:
     """Return the classes that occur, in the order of `values`; items of code -1 have no label.
 
-    A palette has colours by value, or in order; None: the colours of this style from number `first` on. The colour of a
-    class does not depend on the other classes that occur.
+    A palette has colours by value, or in order; None: the colours of this style from number `first` on.
     """
     if palette is None:
         colours = [colour(first + c) for c in range(len(values))]
@@ -188,7 +187,7 @@ def name_classes(values: Sequence[Any], codes: np.ndarray, palette: Palette = No
     if np.any(codes < 0):
         names, colours, markers = [*names, "no label"], [*colours, MISSING], [*markers, "X"]
         codes = np.where(codes < 0, len(names) - 1, codes)
-    used, codes = np.unique(codes, return_inverse=True)
+    used, codes = np.unique(codes, return_inverse=True)  # their colours do not depend on the classes that occur
     names, colours, markers = ([part[c] for c in used] for part in (names, colours, markers))
     return Classes(names, codes, colours, markers)
 
@@ -258,10 +257,7 @@ def learned_label(adata: Any, key: str) -> str | None:
 
 
 def colouring(adata: Any, color: Any, palette: Palette = None, first: int = 0) -> Classes | np.ndarray:
-    """Return a column of `obs`, as classes or numbers, or the values of a gene.
-
-    Classes have the colours that scanpy keeps in `uns["<color>_colors"]`, unless a palette is given.
-    """
+    """Return a column of `obs`, as classes (in scanpy's colours if there is no palette) or numbers, or a gene."""
     if not isinstance(color, str) or not color:
         columns = list(adata.obs.columns)
         raise ValueError(f"color is missing: name a column of adata.obs, which has {columns}, or a gene")

@@ -64,19 +64,11 @@ KINDS = {
 
 
 def write(
-    run: str | os.PathLike[str] | ad.AnnData,
-    output: str | os.PathLike[str] | None = None,
-    *,
-    cells: str | os.PathLike[str] | None = None,
-    title: str | None = None,
-    cell_type_key: str | None = None,
-    gene_sets: str | os.PathLike[str] | None = None,
-    permutations: int | None = None,
-    evaluation: bool = True,
-    budget: float | None = None,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-) -> dict[str, Any]:
+    run: str | os.PathLike[str] | ad.AnnData, output: str | os.PathLike[str] | None = None, *,
+    cells: str | os.PathLike[str] | None = None, title: str | None = None, cell_type_key: str | None = None,
+    gene_sets: str | os.PathLike[str] | None = None, permutations: int | None = None, evaluation: bool = True,
+    budget: float | None = None, n_jobs: int | None = None, verbose: int = 0,
+) -> dict[str, Any]:  # fmt: skip
     """Write one HTML page about a run, and return its main results.
 
     Long computations are cached in the folder of the run: a second report is quick.
@@ -138,20 +130,17 @@ def write(
         opened, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
         steps=steps,
     )  # fmt: skip
-    page = make_page(results, title)
+    page, scores = make_page(results, title), results.evaluation
     text = render(page).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, [text])
-    scores = results.evaluation
     return {
-        "report": str(path),
-        "bytes": len(text),
-        "summary": page.summary,
+        "report": str(path), "bytes": len(text), "summary": page.summary,
         "warnings": [note.data() for note in results.warnings],
         "omitted": [note.data() for note in results.omitted],
         "scores": None if scores is None else scores.rows,
         "permutation_test": None if scores is None else scores.test,
-    }
+    }  # fmt: skip
 
 
 def check_output(path: Path) -> None:
@@ -312,7 +301,7 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
         names = sorted(set(run.classes))
         labels = joined(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
         title = f"Association of cells with {run.label_key}" if run.is_ordered else f"Differences between {labels}"
-    kinds = None
+    kinds, plan, influence = None, None, None
     if run.results is not None:
         weights = pd.Series(run.results.weights).sort_values(ascending=False, kind="stable")
         kinds = Table.of("kinds", f"Weights of the {run.results.n_members} ensemble members in the metric", [
@@ -324,6 +313,25 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
         Table(f"sets-{a}", f"Gene sets of axis {a}", fields, rows) if rows else None
         for a, rows in enumerate(results.gene_sets or [], 1)
     ]
+    if results.influence is not None:
+        rows, n_patients = pd.DataFrame(results.influence["rows"]), results.influence["n_patients"]
+        caption = "Results without each patient"
+        if len(rows) < n_patients:
+            caption = f"Results without one patient, for the {len(rows)} most unusual of {n_patients} patients"
+        influence = Table.of("influence", caption, [
+            (Field("Without"), rows["patient"]), (Field("Influence", ".1f", bar=True), rows["influence"]),
+            (Field("p", ".3f"), rows["p"]), (Field("Score", "+.2f"), rows["score"]),
+            (Field("Genes kept", ".0%", minor=True), rows["overlap"]),
+            (Field("Share of map", ".0%", minor=True), rows["map share"]),
+        ])  # fmt: skip
+    if results.plan is not None:
+        fields = [
+            Field("Patients", "d"), Field("Accuracy", ".2f"), Field("95% band", ".2f", interval=True),
+            Field("Power", ".2f"), Field("95% band", ".2f", minor=True, interval=True),
+        ]  # fmt: skip
+        values = [[int(row[0]), row[1], tuple(row[1:4]), row[4], tuple(row[4:7])] for row in results.plan["rows"]]
+        caption = "Expected accuracy and power of the test at level 0.05 with more patients"
+        plan = Table("plan", caption, fields, values)
     return SimpleNamespace(
         results=results, title=title, summary=conclusions(results, samples), samples=samples,
         sample_table=sample_table(samples), genes=gene_table(results),
@@ -331,10 +339,7 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
         scores=None if scores is None else score_table(scores),
         confusion=None if predictions is None else confusion_table(predictions, run.label_key),
         types=None if results.types is None else type_table(results),
-        kinds=kinds,
-        gene_sets=gene_sets,
-        influence=None if results.influence is None else influence_table(results.influence),
-        plan=None if results.plan is None else plan_table(results.plan),
+        kinds=kinds, gene_sets=gene_sets, influence=influence, plan=plan,
         changes=[change_table(k, patient, run.feature) for k, patient in enumerate(results.changes or [], 1)],
     )  # fmt: skip
 
@@ -554,12 +559,10 @@ def name_positions(marks: np.ndarray, names: list[str]) -> list[tuple[float, flo
         width = 5.2 * len(name)
         for anchor, dx, dy, left_share in NAME_OFFSETS:
             x0, y0 = x + dx - left_share * width, y + dy - 8
-            box = (x0, y0, x0 + width, y0 + 9)
-            is_within = box[0] > 0 and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT
-            if is_within and not any(
-                box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in boxes
-            ):
-                boxes.append(box)
+            x1, y1 = x0 + width, y0 + 9
+            overlaps = any(x0 < b[2] and b[0] < x1 and y0 < b[3] and b[1] < y1 for b in boxes)
+            if x0 > 0 and x1 < WIDTH and y0 > 0 and y1 < HEIGHT and not overlaps:
+                boxes.append((x0, y0, x1, y1))
                 texts.append((round(x + dx, 1), round(y + dy, 1), anchor, name))
                 break
     return texts
@@ -598,9 +601,7 @@ def score_table(scores: Evaluation) -> Table:
         interval = None if row["low"] is None else (row["value"], row["low"], row["high"])
         ends = None if row.get("lead_low") is None else f"{row['lead_low']:+.2f} to {row['lead_high']:+.2f}"
         rows.append([row["method"], row["value"], interval, row.get("lead"), ends, row.get("p"), row["seconds"]])
-    columns = [
-        (field, values) for field, *values in zip(fields, *rows, strict=True) if any(v is not None for v in values)
-    ]
+    columns = [(field, values) for field, *values in zip(fields, *rows, strict=True) if set(values) != {None}]
     return replace(Table.of("scores", f"{name} on held-out samples", columns), reference=scores.chance)
 
 
@@ -616,29 +617,6 @@ def confusion_table(predictions: dict[str, Any], label: str) -> Table | None:
         counts = [pairs.count((name, predicted)) for predicted in classes]
         rows.append([name, *counts, counts[k] / max(1, sum(counts))])
     return Table("confusion", "Held-out predictions by label", fields, rows)
-
-
-def influence_table(influence: dict[str, Any]) -> Table:
-    """Return score, p-value and rankings of the cohort without each patient, the most influential first."""
-    rows, title = pd.DataFrame(influence["rows"]), "Results without each patient"
-    if len(rows) < influence["n_patients"]:
-        title = f"Results without one patient, for the {len(rows)} most unusual of {influence['n_patients']} patients"
-    return Table.of("influence", title, [
-        (Field("Without"), rows["patient"]), (Field("Influence", ".1f", bar=True), rows["influence"]),
-        (Field("p", ".3f"), rows["p"]), (Field("Score", "+.2f"), rows["score"]),
-        (Field("Genes kept", ".0%", minor=True), rows["overlap"]),
-        (Field("Share of map", ".0%", minor=True), rows["map share"]),
-    ])  # fmt: skip
-
-
-def plan_table(plan: dict[str, Any]) -> Table:
-    """Return accuracy and power by the number of patients, with bands."""
-    fields = [
-        Field("Patients", "d"), Field("Accuracy", ".2f"), Field("95% band", ".2f", interval=True),
-        Field("Power", ".2f"), Field("95% band", ".2f", minor=True, interval=True),
-    ]  # fmt: skip
-    rows = [[int(row[0]), row[1], tuple(row[1:4]), row[4], tuple(row[4:7])] for row in plan["rows"]]
-    return Table("plan", "Expected accuracy and power of the test at level 0.05 with more patients", fields, rows)
 
 
 def change_table(number: int, patient: dict[str, Any], feature: str) -> Table:
@@ -773,14 +751,9 @@ def render(page: SimpleNamespace) -> str:
     versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "anndata")}
     environment.globals |= globals()  # the template uses functions and constants of this module
     text = environment.get_template("page.html.j2").render(
-        page=page,
-        results=page.results,
-        run=page.results.run,
-        versions=versions,
-        data=_visible(data),
-        duration=duration,
-        training_summary=training_summary,
-    )
+        page=page, results=page.results, run=page.results.run, versions=versions, data=_visible(data),
+        duration=duration, training_summary=training_summary,
+    )  # fmt: skip
     return text.lstrip()  # macros leave empty lines before the page
 
 

@@ -1,8 +1,7 @@
 """Results that a report shows, as data: held-out scores, warnings, genes, axes, cell types and cells of a run.
 
-A run is read from the folder of `groundmetric learn` or taken from memory. `collect` computes its results step by step;
-`page` makes cards, figures and tables of them. Axes, cells and cell types are computed from one subsample of cells,
-which the map of cells shows: transport plans between all cells would take most of the time of a report.
+Axes, cells and cell types are computed from one subsample of cells, which the map of cells shows: transport plans
+between all cells would take most of the time of a report.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anndata as ad
 import joblib
@@ -28,7 +27,7 @@ from scipy.stats import spearmanr
 
 from .. import __version__, baselines
 from .._anndata import store
-from .._anndata.cohort import (  # fmt: skip
+from .._anndata.cohort import (
     CELL_TYPE,
     LEVEL,
     Labelled,
@@ -132,12 +131,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], cells: str | os.PathLike[str] | None = None) -> Run:
-        """Read the folder of a run; `cells` is the file that was learned from.
-
-        By default the file is searched under the name in run.json, relative to the working directory and to the
-        parents of the run's folder, because the command may have been given elsewhere. `source` is None if no such file
-        exists.
-        """
+        """Read the folder of a run; `cells` is the file that was learned from (None: the one that run.json names)."""
         path = Path(folder)
         for part in (FINDINGS, store.RUN_CELLS, SAMPLES):
             if not (path / part).is_file():
@@ -155,7 +149,7 @@ class Run:
             raise ValueError(f"{title} of groundmetric {version} lacks {lacking[0]!r}: run groundmetric learn again")
         source = None if cells is None else Path(cells)
         if source is None:
-            name, root = Path(findings["cells"]), path.resolve()
+            name, root = Path(findings["cells"]), path.resolve()  # `learn` may have been given in another folder
             files = [name, *(parent / name for parent in root.parents), root / name.name, root.parent / name.name]
             # The run's own file of cells has no values.
             files = [file for file in files if file.exists() and file.resolve() != root / store.RUN_CELLS]
@@ -241,11 +235,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {round(whole % 3600 / 60)} min"
 
 
-def step(name: str, title: str, *, required: bool = False, limited: bool = False) -> Callable[..., Any]:
-    """Return a decorator of functions of a cohort, whose results become plain data and are cached.
+def step(
+    name: str, title: str, *, required: bool = False, limited: bool = False, into: Any = None
+) -> Callable[..., Any]:
+    """Return a decorator of functions of a cohort, whose results become plain data, are cached, and fill `into`.
 
-    A step that the page does not require raises ValueError if no time remains of the budget. Results of `limited` steps
-    depend on the budget.
+    Only `required` steps run if no time remains of the budget. Results of `limited` steps depend on the budget.
     """
 
     def decorate(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -265,7 +260,10 @@ def step(name: str, title: str, *, required: bool = False, limited: bool = False
                 result = plain(compute(cohort, *arguments))
                 if cache is not None:
                     cache.put_json(key, result)
-            return result
+            if into is None:
+                return result
+            types = {entry.name: entry.type for entry in fields(into)}  # as text: annotations are postponed
+            return into(**{k: np.array(v, float) if types[k] == "np.ndarray" else v for k, v in result.items()})
 
         return run_step
 
@@ -275,10 +273,7 @@ def step(name: str, title: str, *, required: bool = False, limited: bool = False
 # The cohort
 
 
-@dataclass(frozen=True)
-class DrawnCells:
-    """Subsampled cells."""
-
+class DrawnCells(NamedTuple):
     rows: np.ndarray  # rows of `run.cells` in random order: on a map, no sample covers the others
     D: Distributions  # cells of labelled samples in the learned space
     places: np.ndarray  # row of `run.cells` of each point of D
@@ -404,10 +399,9 @@ class Results:
 
     def optional(self, title: str, compute: Callable[..., Any], *arguments: Any) -> Any:
         """Return a result that needs the values of the cells, or None with a note."""
-        if self.run.source is None:
-            self.omitted.append(Note(title, "needs the values of the cells, which the run does not have"))
-            return None
         try:
+            if self.run.source is None:
+                raise ValueError("needs the values of the cells, which the run does not have")
             return compute(self.cohort, *arguments)
         except ValueError as error:
             self.omitted.append(Note(title, str(error)))
@@ -415,14 +409,9 @@ class Results:
 
 
 def collect(
-    run: Run,
-    *,
-    cell_type_key: str | None = None,
-    gene_sets: str | os.PathLike[str] | None = None,
-    permutations: int | None = None,
-    evaluation: bool = True,
-    steps: Steps | None = None,
-) -> Results:
+    run: Run, *, cell_type_key: str | None = None, gene_sets: str | os.PathLike[str] | None = None,
+    permutations: int | None = None, evaluation: bool = True, steps: Steps | None = None,
+) -> Results:  # fmt: skip
     """Compute all results of a run; parameters as in `write`."""
     if permutations and not evaluation:
         raise ParameterError("permutations", permutations, ", but nothing is evaluated", {"evaluation": True})
@@ -464,17 +453,12 @@ def collect(
         if empty := [str(a) for a, (rows, separating) in enumerate(tested, 1) if separating and not rows]:
             title = f"Gene sets of axis {', '.join(empty)}"
             results.omitted.append(Note(title, f"no set is enriched (q < {LEVEL})"))
-    if evaluation:
-        _collect_tests(results, permutations)
-    else:
+    if not evaluation:
         results.omitted.append(Note("Baselines, tests and q-values", "not computed", {"evaluation": True}))
-    return results
-
-
-def _collect_tests(results: Results, permutations: int) -> None:
-    """Add results that need the values of the cells: scores, stability, q-values and the permutation test."""
-    run, is_ensemble = results.run, results.run.results is not None
-    if results.cohort.type_key is not None and run.is_expression:
+        return results
+    # Results that need the values of the cells: scores, stability, q-values and the permutation test.
+    is_ensemble = run.results is not None
+    if type_key is not None and run.is_expression:
         types = results.optional("Cell types of genes", gene_cell_types, list(results.genes.index))
         results.genes["cell_type"] = None if types is None else pd.Series(types)
     if not is_ensemble:
@@ -510,6 +494,7 @@ def _collect_tests(results: Results, permutations: int) -> None:
         if 0 < len(names) <= MAX_DECISIVE:
             text = f"without {listed(names, MAX_DECISIVE)} the p-value of association crosses {LEVEL}"
             results.warnings.append(Note("Single patients decide the conclusion", text))
+    return results
 
 
 def training_warnings(run: Run) -> list[Note]:
@@ -720,10 +705,7 @@ def _in_folds(method: Any, cohort: Cohort) -> Any:
 
 @step("permutations", "permuting labels", limited=True)
 def permutation_test(cohort: Cohort, permutations: int) -> dict[str, Any]:
-    """Run the permutation test with as many permutations as the budget allows.
-
-    Returns {"test": dict, "notes": list of str}.
-    """
+    """Return the permutation test ("test") with as many permutations as the budget allows, and remarks ("notes")."""
     read, steps = cohort.read, cohort.steps
     with recorded_warnings() as messages:
         if cohort.run.results is not None:
@@ -759,17 +741,14 @@ def patient_influence(cohort: Cohort) -> dict[str, Any]:
 
 @step("changes", "comparing single patients with other labels")
 def patient_changes(cohort: Cohort) -> list[dict[str, Any]]:
-    """Return the largest changes of the clearest patient of each label on the way to the nearest other label.
-
-    The clearest patient of a label has the highest held-out probability of the label. Small cohorts have no changes.
-    """
+    """Return the largest changes of the clearest patient of each label on the way to the nearest other label."""
     D, labels = cohort.metric_features.equalize(REFIT_CELLS), np.asarray(cohort.read.y)
     ensemble = cohort.learner(max_points=REFIT_CELLS, verbose=cohort.steps.verbose)
     ensemble.fit(D, cohort.read.y, **cohort.design)
     if not ensemble.fitted_.design:
         return []  # no members that were trained without a given pair of patients
     changes = []
-    for k, label in enumerate(ensemble.classes_[:MAX_CHANGED]):
+    for k, label in enumerate(ensemble.classes_[:MAX_CHANGED]):  # clearest: the highest held-out probability
         clearest = int(np.argmax(np.where(labels == label, ensemble.held_out_[:, k], -1.0)))
         result = counterfactual(
             ensemble, D, cohort.read.y, D.names[clearest], annotation=cohort.annotation, groups=cohort.read.groups
@@ -796,8 +775,8 @@ def study_plan(cohort: Cohort) -> dict[str, Any]:
 def gene_importance(run: Run) -> pd.DataFrame:
     """Return importance and direction of the most important features, a row each.
 
-    The direction compares means of samples: the columns "highest" and "lowest" (labels) with the difference in standard
-    deviations of the cells ("effect"); for ordered labels, Spearman's correlation with the label ("effect").
+    By means of samples: the labels "highest" and "lowest" with their difference in standard deviations of the cells
+    ("effect"); for ordered labels, "effect" is Spearman's correlation with the label.
     """
     metric, samples = run.stored.metric, run.samples
     table = pd.DataFrame({"importance": metric.importance()}, index=run.stored.features)
@@ -822,10 +801,7 @@ def gene_importance(run: Run) -> pd.DataFrame:
 
 @step("gene types", "comparing genes within cell types")
 def gene_cell_types(cohort: Cohort, genes: list[str]) -> dict[str, str]:
-    """Return, by gene, the cell type in which the means of the labels are farthest apart.
-
-    Means are first over the cells of a sample, then over samples: all samples have the same weight.
-    """
+    """Return, by gene, the cell type in which the means of the labels (over means of samples) are farthest apart."""
     run, D = cohort.run, cohort.metric_features
     samples = samples_of(run.cells.obs, run.sample_key)
     sample = samples.names[samples.codes]
@@ -867,15 +843,9 @@ def q_values(cohort: Cohort) -> np.ndarray:
     return tested.discoveries.q
 
 
-def refit_stability(cohort: Cohort) -> Stability:
+@step("stability", "refitting to bootstrap samples", limited=True, into=Stability)
+def refit_stability(cohort: Cohort) -> dict[str, Any]:
     """Return the variation of a single metric over refits to bootstrap samples, as many as the budget allows."""
-    data = refits(cohort)
-    return Stability(**{**data, **{name: np.array(data[name], float) for name in ("low", "high", "selected")}})
-
-
-@step("stability", "refitting to bootstrap samples", limited=True)
-def refits(cohort: Cohort) -> dict[str, Any]:
-    """Return the fields of `Stability` without q-values."""
     run, steps = cohort.run, cohort.steps
     seconds = max(float(run.findings.get("seconds") or 0.0), 0.1)  # of one refit, as long as learning took
     number = steps.affordable(REFITS, seconds)
@@ -932,16 +902,9 @@ class Axes:
         return [(self.types[t], float(shares[t])) for t in order if shares[t] > MIN_SHARE]
 
 
-def find_axes(cohort: Cohort) -> Axes:
+@step("axes", "computing the axes of the learned space", required=True, into=Axes)
+def find_axes(cohort: Cohort) -> dict[str, Any]:
     """Return the axes along which other labels are farther, and at least two for the map of cells."""
-    data: dict[str, Any] = axes_of_labels(cohort)
-    arrays = ("rotation", "share", "loadings", "positions", "activity")
-    return Axes(**{**data, **{name: np.array(data[name]) for name in arrays}})
-
-
-@step("axes", "computing the axes of the learned space", required=True)
-def axes_of_labels(cohort: Cohort) -> dict[str, Any]:
-    """Return the fields of `Axes`."""
     cells, steps, metric = cohort.cells, cohort.steps, cohort.run.stored.metric
     types = None if cohort.type_key is None else cell_types_of(cohort.run.cells.obs, cohort.type_key)[cells.places]
     axes = canonical_axes(
@@ -1017,10 +980,7 @@ def relevance_of_drawn_cells(cohort: Cohort) -> np.ndarray:
 
 @step("types", "computing the shares of cell types", required=True)
 def type_relevance(cohort: Cohort) -> dict[str, Any]:
-    """Return the share of each cell type in the difference between labels, with intervals.
-
-    Shares of an ensemble are out-of-bag. "certain" is False if other labels may not be farther.
-    """
+    """Return the share of each cell type in the difference between labels; "certain" if this is above 0."""
     run, steps = cohort.run, cohort.steps
     types, names, bags = type_bags(cohort)
     groups = run.samples.obs[run.group_key].loc[names].to_numpy() if run.group_key in run.samples.obs else None
@@ -1037,10 +997,7 @@ def type_relevance(cohort: Cohort) -> dict[str, Any]:
 
 
 def type_bags(cohort: Cohort) -> tuple[list[str], list[str], list[Bag]]:
-    """Return cell types, samples, and the ensemble members with the cells that they compare.
-
-    A single metric, and an ensemble without members, have one bag: the metric with the drawn cells.
-    """
+    """Return cell types, samples, and the members of an ensemble, or a single metric, with the cells they compare."""
     run, cells = cohort.run, cohort.cells
     views = [] if run.predictor is None else [view for _, view in run.predictor.views]
     members = [(view, member) for view in views if isinstance(view, TransportView) for member in view.members]
