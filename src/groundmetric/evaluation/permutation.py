@@ -5,9 +5,8 @@ association between labels and distributions, which need no fit: PERMANOVA of me
 over all standardised features for many weak differences of the same sign (a programme), and a likelihood ratio of
 sparse differences for a few strong ones. The first and the last exist for standard deviations, too.
 
-Each statistic is turned into a rank among all arrangements of the labels, ranks are combined, and the combination is
-ranked again among the same arrangements. Since the observed labels are one of the arrangements, the p-value is valid
-for any dependence between the statistics.
+Ranks of each statistic among all arrangements of the labels are combined, and the combination is ranked again among the
+same arrangements, one of which is the observed one: the p-value is valid for any dependence between the statistics.
 """
 
 from __future__ import annotations
@@ -135,13 +134,7 @@ class PermutationTest:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the test as plain data for JSON.
-
-        Returns
-        -------
-        dict
-            All parameters by name, and `failed`; NaN scores become None.
-        """
+        """Return all parameters by name, and `failed`, as plain data for JSON; NaN scores become None."""
         return {**plain(asdict(self)), "failed": self.failed}
 
 
@@ -280,16 +273,14 @@ class PreparedTest:
         score = self.score
         if self.statistic != "association":
             table = self._refits(n_permutations, n_jobs, verbose)
-            p_values = {
-                name: combined_p_value(column[:, None]) for name, column in zip(self.names, table.T, strict=True)
-            }
+            p_values = {name: float(rank_p_values(column)[0]) for name, column in zip(self.names, table.T, strict=True)}
             values, p, combined = table[:, 0], p_values[self.names[0]], self.names[:1]
         if self.statistic != "score":
             drawn = self.exchange.sample(
                 max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), np.random.RandomState(self.seed)
             )
             table = np.array([self.procedure.association.statistics(self.procedure.target(row)) for row in drawn])
-            p_values |= {name: combined_p_value(column[:, None]) for name, column in zip(WEIGHTS, table.T, strict=True)}
+            p_values |= {name: float(rank_p_values(column)[0]) for name, column in zip(WEIGHTS, table.T, strict=True)}
             combined = (*combined, *WEIGHTS)
             scores = combined_scores(table, list(WEIGHTS.values()))
             p_association = float(rank_p_values(scores)[0])
@@ -467,8 +458,10 @@ class Association:
         n = labels.size
         _, first = np.unique(groups, return_index=True)
         whole_groups = bool(np.all(labels == labels[first][groups]))
-        used = np.arange(n)
-        if whole_groups and first.size < n:
+        average, self._first, used, blocks = np.eye(n), np.arange(n), np.arange(n), strata
+        if not whole_groups:
+            blocks = groups if strata is None else unit_codes(list(zip(groups, strata, strict=True)), n)
+        elif first.size < n:
             count = int(np.bincount(groups).min())
             order = keyed_uniform(geometry.names, geometry.scaling.seed, "group average")
             used = np.concatenate(
@@ -476,12 +469,6 @@ class Association:
             )
             average, self._first = np.kron(np.eye(first.size), np.full((1, count), 1.0 / count)), first
             blocks = None if strata is None else strata[first]
-        else:
-            average, self._first = np.eye(n), np.arange(n)
-            blocks = strata
-            if not whole_groups:
-                pairs = np.column_stack([groups, np.zeros(n, np.intp) if strata is None else strata])
-                blocks = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         self._centre = _centring(self._first.size, blocks)
         self._degrees = round(float(np.trace(self._centre)))
         means = (geometry.description.drawn.means() - geometry.scaling.centre)[used]
@@ -605,19 +592,9 @@ class SizeAssociation:
     correlation: float
 
     def sentence(self, label: str = "the label", item: str = "distribution", point: str = "point") -> str:
-        """Return the result as a sentence.
+        """Return whether the number of points is associated with the label, with the p-value, as a sentence.
 
-        Parameters
-        ----------
-        label : str, default="the label"
-            Name of the label.
-        item, point : str
-            Names of a distribution and of a point, e.g. "sample" and "cell".
-
-        Returns
-        -------
-        str
-            Whether the number of points is associated with the label, with the p-value.
+        It names the label `label`, a distribution `item` (e.g. "sample") and a point `point` (e.g. "cell").
         """
         numbers = f"The number of {point}s per {item}"
         used = f"{item}s are compared by equal numbers of {point}s"

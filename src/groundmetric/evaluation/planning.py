@@ -82,18 +82,7 @@ class LearningCurve:
     level: float
 
     def accuracy(self, n: int) -> tuple[float, float, float]:
-        """Return the expected balanced accuracy on new patients after training on n patients, and its band.
-
-        Parameters
-        ----------
-        n : int
-            Number of patients, at least that of the pilot.
-
-        Returns
-        -------
-        value, low, high : float
-            Estimate, and ends of the confidence band.
-        """
+        """Return the expected balanced accuracy on new patients after training on `n` patients, and its band's ends."""
         chance, ratio = 1.0 / self.n_classes, self._ratio(n)
 
         def accuracy_of(separation: float) -> float:
@@ -105,18 +94,7 @@ class LearningCurve:
         return value, min(low, value), max(high, value)
 
     def power(self, n: int) -> tuple[float, float, float]:
-        """Return the power of the permutation test with n patients, and its band.
-
-        Parameters
-        ----------
-        n : int
-            Number of patients, at least that of the pilot.
-
-        Returns
-        -------
-        value, low, high : float
-            Estimate, and ends of the confidence band.
-        """
+        """Return the power of the permutation test with `n` patients, and the ends of its confidence band."""
         ratio = self._ratio(n)
         z, low, high = self._z_scores()
         slow, fast = _POWER_GROWTH
@@ -125,17 +103,9 @@ class LearningCurve:
         return value, low, high
 
     def patients_for(self, power: float = 0.8) -> tuple[float, float, float]:
-        """Return the number of patients for a power, and its confidence interval.
+        """Return the number of patients for a `power` of the permutation test, and the ends of its interval.
 
-        Parameters
-        ----------
-        power : float, default=0.8
-            Power of the permutation test.
-
-        Returns
-        -------
-        value, low, high : float
-            Estimate and ends of the interval; infinite where the pilot does not exclude that there is no effect.
+        Numbers are infinite where the pilot does not exclude that there is no effect.
         """
         if not self.level < power < 1.0:
             raise ParameterError("power", power, f": expected a number between {self.level:g} and 1")
@@ -150,18 +120,7 @@ class LearningCurve:
         return value, low, high
 
     def describe(self, power: float = 0.8) -> str:
-        """Return sentences on the pilot, twice its size, and the number of patients for a power.
-
-        Parameters
-        ----------
-        power : float, default=0.8
-            Power of the permutation test.
-
-        Returns
-        -------
-        str
-            The sentences; they say if the pilot is too small for an upper limit of the number of patients.
-        """
+        """Return sentences on the pilot, twice its size, and the number of patients for a `power`."""
         value, low, high = self.patients_for(power)
         accuracy, worst, best = self.accuracy(2 * self.n_patients)
         lines = [
@@ -181,21 +140,12 @@ class LearningCurve:
         return "\n".join(lines)
 
     def table(self) -> DataFrame:
-        """Return accuracy and power for 1, 1.5, 2, 3, 4, 6 and 8 times the patients of the pilot.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns patients, accuracy, accuracy low, accuracy high, power, power low and power high.
-        """
+        """Return accuracy and power, with their bands, for 1 to 8 times the patients of the pilot."""
         import pandas as pd
 
         sizes = [round(self.n_patients * factor) for factor in (1, 1.5, 2, 3, 4, 6, 8)]
-        names = ["accuracy", "accuracy low", "accuracy high", "power", "power low", "power high"]
-        rows = [[*self.accuracy(n), *self.power(n)] for n in sizes]
-        table = pd.DataFrame(rows, columns=names)
-        table.insert(0, "patients", sizes)
-        return table
+        names = ["patients", "accuracy", "accuracy low", "accuracy high", "power", "power low", "power high"]
+        return pd.DataFrame([[n, *self.accuracy(n), *self.power(n)] for n in sizes], columns=names)
 
     def _ratio(self, n: int) -> float:
         if n < self.n_patients:

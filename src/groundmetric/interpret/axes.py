@@ -259,26 +259,6 @@ def principal_axes(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return z @ vectors, values / (values.sum() or 1.0)
 
 
-def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
-    """Return components for features of equal spread, and the share of the importance of each, the largest first.
-
-    The squares of a feature's weights sum to its importance. Components are rotated onto their principal axes, except
-    with Manhattan costs, where a rotation is another metric.
-    """
-    lengths = np.sqrt(np.sum(metric.components**2, axis=0))
-    scale = np.divide(np.sqrt(metric.importance()), lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    weights = metric.components * scale
-    if metric.cost is not Cost.MANHATTAN:
-        _, sizes, axes = np.linalg.svd(weights, full_matrices=False)
-        used = sizes > 1e-9 * (sizes[0] or 1.0)
-        used[0] = True
-        weights = (fix_signs(axes.T).T * sizes[:, None])[used]
-        return weights, (sizes**2 / (np.sum(sizes**2) or 1.0))[used]
-    squares = np.sum(weights**2, axis=1)
-    order = np.argsort(-squares, kind="stable")
-    return weights[order], squares[order] / (squares.sum() or 1.0)
-
-
 def ellipse_axes(matrix: np.ndarray) -> tuple[float, float, float]:
     """Return the half axes of the ellipse of a 2 x 2 matrix, relative to the longer one, and its angle in degrees."""
     values, vectors = np.linalg.eigh(matrix)

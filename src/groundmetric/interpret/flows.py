@@ -46,13 +46,7 @@ class Tabular:
     """Result with a table: `_table` returns its columns and the order of its rows."""
 
     def table(self) -> DataFrame:
-        """Return the result as a data frame, the most important rows first.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row per feature, kind of points, axis, covariate, set or patient.
-        """
+        """Return a data frame with a row per feature, kind of points, axis, …, the most important rows first."""
         need("pandas", "a table")
         import pandas as pd
 

@@ -28,6 +28,7 @@ from .._internal.validation import (
     number_groups,
     real_array,
     resolve_seed,
+    unit_codes,
 )
 from ..distributions import Distributions, as_distributions
 from ..learning.splits import RestrictedPermutations, canonical_order, profiles, restricted_permutations
@@ -270,18 +271,13 @@ class _Design:
     @classmethod
     def of(cls, labels: np.ndarray, groups: Any, strata: Any, names: Any) -> _Design:
         n = labels.size
-        order = canonical_order(names, n)
-        group = number_groups(groups, n)
-        if group is None:
-            units = np.argsort(order)
-        else:  # a unit is a patient and a label; numbered in the order of names
-            keys = [(int(group[row]), labels[row].item()) for row in range(n)]
-            numbers = {key: unit for unit, key in enumerate(dict.fromkeys(keys[row] for row in order))}
-            units = np.array([numbers[key] for key in keys])
-        first = np.array([np.flatnonzero(units == unit)[0] for unit in range(int(units.max()) + 1)])
-        by_unit = labels[first]
-        patients = None if group is None else group[first]
-        stratum = number_groups(strata, n, "strata")
+        order, group, stratum = canonical_order(names, n), number_groups(groups, n), number_groups(strata, n, "strata")
+        # A unit is a patient and a label, or a distribution; units are numbered in the order of names.
+        pairs = None if group is None else list(zip(group[order].tolist(), labels[order].tolist(), strict=True))
+        units = np.empty(n, np.intp)
+        units[order] = unit_codes(pairs, n)
+        first = np.unique(units, return_index=True)[1]
+        by_unit, patients = labels[first], None if group is None else group[first]
         shares = None if stratum is None else profiles(stratum, units)
         exchange = restricted_permutations(by_unit, patients, shares)
         nuisance = np.ones((by_unit.size, 1))
@@ -481,14 +477,18 @@ def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
 def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries:
     """Return p-values by the permutations of each feature, and q-values."""
     # q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at
-    # most a factor `_EXTRAPOLATION`. This is an estimate, which may be small by chance. Therefore the smallest tail
-    # ratio of all features is ranked among those of the other arrangements, and no q-value is below this rank
-    # (`overall`): if no feature differs, a q-value below 0.05 has a probability of at most 0.05 for any dependence
-    # between features.
+    # most a factor `_EXTRAPOLATION`. This estimate may be small by chance. Therefore the smallest estimated false
+    # discovery rate of all thresholds (Tusher, Tibshirani & Chu 2001) is ranked among those of the other arrangements,
+    # and no q-value is below this rank (`overall`): if no feature differs, a q-value below 0.05 has a probability of at
+    # most 0.05 for any dependence between features.
     observed, pool = statistics[0], np.sort(statistics, axis=None)
     p = np.mean(statistics >= observed, axis=0)
-    ratios = np.array([_smallest_tail_ratio(row, pool, len(statistics)) for row in statistics])
-    overall = float(np.mean(ratios <= ratios[0]))
+    rates = np.empty(len(statistics))
+    for k, row in enumerate(statistics):
+        ascending = np.sort(row)  # searches for ascending values are four times as fast
+        expected = (pool.size - np.searchsorted(pool, ascending, side="left")) / len(statistics)
+        rates[k] = np.min(expected / (row.size - np.searchsorted(ascending, ascending, side="left")))
+    overall = float(np.mean(rates <= rates[0]))
     extrapolated = p if pooled_p is None else np.maximum(pooled_p, p / _EXTRAPOLATION)
     return Discoveries(
         p=p,
@@ -496,15 +496,6 @@ def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries
         family_p=np.mean(statistics.max(axis=1)[:, None] >= observed, axis=0),
         overall=overall,
     )
-
-
-def _smallest_tail_ratio(row: Floats, pool: Floats, n_rows: int) -> float:
-    """Return the smallest estimated false discovery rate of an arrangement (Tusher, Tibshirani & Chu 2001)."""
-    # For each threshold it is the mean number of values above it in a row of the pool, over their number in this row.
-    ascending = np.sort(row)  # searches for ascending values are four times as fast
-    expected = (pool.size - np.searchsorted(pool, ascending, side="left")) / n_rows
-    selected = row.size - np.searchsorted(ascending, ascending, side="left")
-    return float(np.min(expected / selected))
 
 
 @dataclass(frozen=True)
