@@ -254,7 +254,6 @@ def compare(
     Returns
     -------
     Comparison
-        Scores with intervals, paired differences and predictions of every method.
 
     Examples
     --------

@@ -155,9 +155,8 @@ def permutation_test(
 ) -> PermutationTest:
     """Test whether labels are associated with the distributions, by the held-out score of a method.
 
-    Splitting, fitting and predicting are repeated with permuted labels, and observed labels go through exactly the same
-    procedure. Under the null hypothesis, each rank of their score among all scores therefore has equal probability, and
-    p-values are uniform (conservative if scores tie).
+    Splitting, fitting and predicting are repeated with permuted labels. Observed labels go through the same procedure:
+    under the null hypothesis, p-values are uniform (conservative if scores tie).
 
     Labels are permuted within strata where given: labels of distributions; if every outer group has one label (a
     patient with several samples), labels of whole groups; if groups have several labels (a donor, treated or not),
@@ -206,7 +205,6 @@ def permutation_test(
     Returns
     -------
     PermutationTest
-        The score, its null distribution and the p-value.
 
     Examples
     --------
@@ -237,10 +235,16 @@ class PreparedTest:
         self.random = check_random_state(random_state)
         self.procedure: Any
         self.names: tuple[str, ...]  # of the statistics of the procedure, the score first
-        ensemble = _ensemble_of(method, self.random)
-        if ensemble is not None:
+        seed = None
+        if isinstance(method, EnsemblePredictor):
+            seed, target = method.random_state, method.target
+            method = clone(method.ensemble or GroundMetricEnsemble()).set_params(target=target)
+        if isinstance(method, GroundMetricEnsemble):
             if cv is not None:
                 raise ParameterError("cv", cv, ", but an ensemble has held-out predictions without it")
+            ensemble = clone(method).set_params(n_jobs=None, verbose=0)
+            seed = ensemble.random_state if seed is None else seed
+            ensemble.set_params(random_state=self.random.randint(2**31) if seed is None else seed)
             self.score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
             self.procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
             self.labels, self.names, self.statistic = self.procedure.labels, (SCORE, SEPARATION), statistic
@@ -272,14 +276,32 @@ class PreparedTest:
         combined: tuple[str, ...] = ()
         score = self.score
         if self.statistic != "association":
-            table = self._refits(n_permutations, n_jobs, verbose)
+            key = self.labels.tobytes()
+            if key not in self.answers:  # first and in this process: an error is raised at once
+                self.answers[key] = _answer(self.procedure, True, self.labels)
+            observed = self.answers[key][0]
+            if np.isnan(observed).any():
+                raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
+            while len(self.drawn) < n_permutations:
+                self.drawn.append(self.exchange.draw(self.random))
+            drawn = self.drawn[:n_permutations]
+            # A repeated arrangement is computed once.
+            missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
+            keys, refit = list(missing), partial(_answer, self.procedure, False)
+            with progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar:
+                for number, answer in run_tasks(refit, list(missing.values()), n_jobs):
+                    self.answers[keys[number]] = answer
+                    bar.update()
+            null = [np.broadcast_to(self.answers[labels.tobytes()][0], observed.shape) for labels in drawn]
+            table = np.vstack([observed, *null])
             p_values = {name: float(rank_p_values(column)[0]) for name, column in zip(self.names, table.T, strict=True)}
             values, p, combined = table[:, 0], p_values[self.names[0]], self.names[:1]
         if self.statistic != "score":
-            drawn = self.exchange.sample(
-                max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), np.random.RandomState(self.seed)
+            n_drawn = max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS)
+            arrangements = self.exchange.sample(n_drawn, np.random.RandomState(self.seed))
+            table = np.array(
+                [self.procedure.association.statistics(self.procedure.target(row)) for row in arrangements]
             )
-            table = np.array([self.procedure.association.statistics(self.procedure.target(row)) for row in drawn])
             p_values |= {name: float(rank_p_values(column)[0]) for name, column in zip(WEIGHTS, table.T, strict=True)}
             combined = (*combined, *WEIGHTS)
             scores = combined_scores(table, list(WEIGHTS.values()))
@@ -300,40 +322,6 @@ class PreparedTest:
             p_values=p_values,
             combined=combined,
         )
-
-    def _refits(self, n_permutations: int, n_jobs: int | None, verbose: int) -> np.ndarray:
-        """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
-        key = self.labels.tobytes()
-        if key not in self.answers:  # first and in this process: an error is raised at once
-            self.answers[key] = _answer(self.procedure, True, self.labels)
-        observed = self.answers[key][0]
-        if np.isnan(observed).any():
-            raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
-        while len(self.drawn) < n_permutations:
-            self.drawn.append(self.exchange.draw(self.random))
-        drawn = self.drawn[:n_permutations]
-        # A repeated arrangement is computed once.
-        missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
-        keys = list(missing)
-        with progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar:
-            for number, answer in run_tasks(partial(_answer, self.procedure, False), list(missing.values()), n_jobs):
-                self.answers[keys[number]] = answer
-                bar.update()
-        null = [np.broadcast_to(self.answers[labels.tobytes()][0], observed.shape) for labels in drawn]
-        return np.vstack([observed, *null])
-
-
-def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnsemble | None:
-    """Return a copy of an ensemble, or of that of a predictor; None of other methods."""
-    seed = None
-    if isinstance(method, EnsemblePredictor):
-        seed, target = method.random_state, method.target
-        method = clone(method.ensemble or GroundMetricEnsemble()).set_params(target=target)
-    if not isinstance(method, GroundMetricEnsemble):
-        return None
-    ensemble = clone(method).set_params(n_jobs=None, verbose=0)
-    seed = ensemble.random_state if seed is None else seed
-    return ensemble.set_params(random_state=random.randint(2**31) if seed is None else seed)
 
 
 def _answer(procedure: Callable[[np.ndarray], Any], raising: bool, labels: np.ndarray) -> tuple[Any, float]:
@@ -574,10 +562,8 @@ class SizeAssociation:
     ----------
     p : float
         P-value of no association; NaN for fewer than four units, or if all sizes are equal.
-    medians : dict
-        Median number of points by class; empty for numbers.
-    correlation : float
-        Spearman's correlation with labels that are numbers; NaN for classes.
+    medians, correlation : dict and float
+        Median number of points by class, and Spearman's correlation with labels that are numbers.
 
     Examples
     --------
@@ -632,7 +618,6 @@ def size_association(
     Returns
     -------
     SizeAssociation
-        The p-value and the medians by class, or the correlation.
 
     Examples
     --------

@@ -26,16 +26,13 @@ class Axes(Tabular):
     ----------
     metric : GroundMetric
         The metric with these axes as its components; its distances are those of the original.
-    features : list of str
-        Names of the features.
-    loadings : array of shape (n_axes, n_features)
-        Weights of the standardised features, which can be compared with each other.
+    features, loadings : list of str, array of shape (n_axes, n_features)
+        Names of the features, and comparable weights of the standardised features.
     variance : array of shape (n_axes,)
         Share of each axis in the variance of the projected points.
-    classes : array of shape (n_classes,)
-        Labels.
-    positions : array of shape (n_classes, n_axes)
-        Mean of each class along each axis less the mean of all distributions, in standard deviations of the points.
+    classes, positions : array of shape (n_classes,) and (n_classes, n_axes)
+        Labels, and the mean of each class along each axis less that of all distributions, in standard deviations of
+        the points.
     values : list
         Kinds of points.
     between, within : array of shape (n_values, n_axes)
@@ -132,7 +129,6 @@ def canonical_axes(
     Returns
     -------
     Axes
-        The rotated metric; loadings, variance, positions of the classes and transport costs of each axis.
 
     Examples
     --------

@@ -151,7 +151,6 @@ def batch_effects(
     Returns
     -------
     BatchEffects
-        Strength, p- and q-values of every covariate that could be tested.
 
     Examples
     --------

@@ -119,7 +119,6 @@ def stability(
     Returns
     -------
     Stability
-        Importances of all refits, intervals and selection frequencies.
 
     Examples
     --------
@@ -199,16 +198,13 @@ class Enrichment(Tabular):
 
     Parameters
     ----------
-    sets : list of str
-        Names of the sets.
-    size : array of shape (n_sets,)
-        Number of members of each set in the background.
+    sets, size : list of str, array of shape (n_sets,)
+        Names of the sets, and the number of their members in the background.
     overlap : list of list of str
         Members of each set among the features that are tested for enrichment.
-    effect : array of shape (n_sets,)
-        Fold enrichment: size of the overlap over its expected size.
-    p, q : array of shape (n_sets,)
-        p-values of the sets, and adjusted for their number (Benjamini & Hochberg 1995).
+    effect, p, q : array of shape (n_sets,)
+        Fold enrichment (size of the overlap over its expected size), p-values, and p-values adjusted for their number
+        (Benjamini & Hochberg 1995).
 
     Examples
     --------
@@ -254,7 +250,6 @@ def over_representation(
     Returns
     -------
     Enrichment
-        Fold enrichment, p- and q-value of every set that is tested.
 
     Examples
     --------

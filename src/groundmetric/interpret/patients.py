@@ -42,16 +42,13 @@ class Counterfactual(Tabular):
     ----------
     name, label, other : object
         The distribution, its class, and the class that it is moved to.
-    values : list
-        Kinds of points (cell types).
-    features : list of str
-        Features that at least one ensemble member uses.
-    change, low, high : array of shape (n_values, n_features)
+    values, features : list
+        Kinds of points (cell types), and features that at least one ensemble member uses.
+    change, low, high, p : array of shape (n_values, n_features)
         Mean change of the points of each kind on the optimal plans to distributions of the other class, minus the
         change on plans to distributions of the same class, in units of the feature, with the 95 % confidence interval
-        over distributions of both classes. NaN for a kind that is absent.
-    p : array of shape (n_values, n_features)
-        P-value of each change, adjusted for all kinds and features (maximum of permuted t statistics).
+        over distributions of both classes, and the p-value, adjusted for all kinds and features (maximum of permuted t
+        statistics). NaN for a kind that is absent.
     share : array of shape (n_values,)
         Share of each kind in the transport cost to the other class in excess of that to the same class, at least 0.
     neighbors : list
@@ -131,7 +128,6 @@ def counterfactual(
     Returns
     -------
     Counterfactual
-        Changes with intervals and p-values.
 
     Examples
     --------
@@ -379,7 +375,6 @@ def influence(
     Returns
     -------
     Influence
-        Score, p-value, feature ranking and map without each patient.
 
     Examples
     --------
@@ -412,10 +407,8 @@ def influence(
     with progress_bar(len(order), "leaving out", "patient", show=bool(verbose)) as bar:
         for g in order:
             rows = np.flatnonzero(cohort.groups != g)
-            part, pairs = (
-                _analyse(geometry, cohort, settings, folds, rows, n_permutations),
-                np.triu_indices(rows.size, 1),
-            )
+            part = _analyse(geometry, cohort, settings, folds, rows, n_permutations)
+            pairs = np.triu_indices(rows.size, 1)
             correlation = np.corrcoef(full.distances[np.ix_(rows, rows)][pairs], part.distances[pairs])[0, 1]
             results.append((part.score, part.p, len(full.top & part.top) / max(len(full.top), 1), correlation))
             bar.update()

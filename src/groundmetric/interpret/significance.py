@@ -1,10 +1,7 @@
 """Significance of single features: p- and q-values for differences in mean and shape between labels.
 
-The unit of all tests is the patient. Each feature of a unit is described by its quantile function, averaged over 20
-bins of equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread,
-skewness, a subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F
-statistics, of the mean and of the shape, are combined, and the combination is ranked among its values for permuted
-labels. `p`, `family_p` and `overall` use permuted labels of all patients; `parametric_p` uses the observed labels only.
+Each feature of a unit (patient) is described by its quantile function, averaged over 20 bins of equal mass: the mean of
+the bins is the mean of the points, the deviations from it are the shape (spread, skewness, a subpopulation).
 """
 
 from __future__ import annotations
@@ -88,10 +85,8 @@ class FeatureSignificance(Tabular):
 
     Parameters
     ----------
-    features : list of str
-        Names of the features.
-    statistic : array of shape (n_features,)
-        Combined z-score of mean and shape.
+    features, statistic : list of str, array of shape (n_features,)
+        Names of the features, and their combined z-scores of mean and shape.
     shift : array of shape (n_features,)
         Difference of the means of the second and the first class, in standard deviations of the points; with
         ``target="ordered"``, change of the mean per standard deviation of the label. NaN with more than two classes.
@@ -100,10 +95,9 @@ class FeatureSignificance(Tabular):
     parametric_p, parametric_q : array of shape (n_features,)
         p-values of the moderated F test of the means (limma), and adjusted for the number of features (Benjamini &
         Hochberg). They assume normally distributed patient means, and do not include changes of shape.
-    exchanged : str
-        Units among which labels were permuted, e.g. "groups within strata".
-    arrangements : int
-        Number of different arrangements of the labels that the design allows.
+    exchanged, arrangements : str and int
+        Units among which labels were permuted, e.g. "groups within strata", and number of different arrangements of the
+        labels that the design allows.
     exact : bool
         Whether all arrangements were used, and `p` does not depend on random numbers.
     smallest_p : float
@@ -189,17 +183,15 @@ def feature_significance(
     Returns
     -------
     FeatureSignificance
-        Statistics, p- and q-values of all features.
 
     Notes
     -----
     If patients of a stratum are exchangeable, `p` is exact for any distribution of the features; it is approximate if
     the number of samples per patient depends on the label. If no feature differs, the probability of any q-value below
     0.05 is at most 0.05, for any dependence between features. With effects, `q` estimates the expected share of false
-    discoveries, assuming that features of equal statistic have similar null distributions. `parametric_p` and
-    `parametric_q` assume normally distributed patient means; use them if `smallest_p` shows that the cohort is too
-    small for a permutation test: 5 pairs have 32 arrangements and a smallest p of 1/16. No number protects against a
-    confounder that is not among the strata.
+    discoveries, assuming that features of equal statistic have similar null distributions. Use `parametric_p` if
+    `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32 arrangements and a smallest
+    p of 1/16. No number protects against a confounder that is not among the strata.
 
     Examples
     --------
@@ -444,6 +436,10 @@ def _test(
 
     statistics = np.empty((len(arrangements), n_features))
     scores, null = np.empty((2, n_features)), np.empty((valid.size, n_features), dtype=np.float32)
+
+    def combine(score_mean: Floats, score_shape: Floats) -> Floats:
+        return np.maximum(score_mean, score_shape - _SHAPE_PENALTY)
+
     for block in blocks:
         by_labels, by_removal = [], []
         for k in range(2):
@@ -456,7 +452,7 @@ def _test(
             by_removal.append(
                 fitted[k].scores(pooled[k].explained(residuals), residual[k, block], pooled[k].rank, n_error, *among)
             )
-        statistics[:, block], null[:, block] = _combined(*by_labels), _combined(*by_removal)
+        statistics[:, block], null[:, block] = combine(*by_labels), combine(*by_removal)
     columns = bases[0].columns[0]
     shift: Any = np.full(n_features, np.nan)
     if columns.shape[1] == 1:
@@ -464,14 +460,10 @@ def _test(
     pooled_p: Any = None
     if n_error - n_between >= 1 and valid.size:
         tail = np.sort(null, axis=None)
-        at_least = tail.size - np.searchsorted(tail, (_combined(*scores) - 1e-6).astype(np.float32), side="left")
+        at_least = tail.size - np.searchsorted(tail, (combine(*scores) - 1e-6).astype(np.float32), side="left")
         pooled_p = (1.0 + at_least) / (1.0 + tail.size)
     parametric_p = fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0])
     return np.round(statistics, _DECIMALS, out=statistics), pooled_p, parametric_p, shift
-
-
-def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
-    return np.maximum(score_mean, score_shape - _SHAPE_PENALTY)
 
 
 def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries:
