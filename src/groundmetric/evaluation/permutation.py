@@ -82,17 +82,14 @@ class PermutationTest:
 
     Parameters
     ----------
-    statistic : float
-        Score with the observed labels; with ``statistic="association"``, the combination of statistics.
-    null : array of shape (n_permutations,)
-        Scores with permuted labels; NaN, which counts as a hit, if the method failed.
+    statistic, null : float and array of shape (n_permutations,)
+        Score with the observed labels (with ``statistic="association"``, the combination of statistics), and scores
+        with permuted labels; NaN, which counts as a hit, if the method failed.
     p : float
         P-value of all `combined` statistics. Of a single statistic, (1 + hits) / (1 + permutations); a hit is a null
         value as high as the statistic or higher.
-    score : str
-        Name of the score.
-    exchanged : str
-        Units among which labels were permuted, in words, e.g. "groups within strata".
+    score, exchanged : str
+        Name of the score, and the units among which labels were permuted, e.g. "groups within strata".
     arrangements : int
         Number of different arrangements of the labels. No test has a p-value far below one over this number.
     seconds : float
@@ -165,9 +162,9 @@ def permutation_test(
 
     An ensemble is fitted again for every permutation; permutations share the geometry, which does not depend on labels.
     By default its held-out score is combined with statistics of the association between labels and distributions
-    (PERMANOVA of means, of standard deviations and of Euclidean transport, and sparse differences of single features),
-    which have more power for many weak differences, need no fit and have at least 999 permutations. The p-values of
-    both are merged by the Cauchy combination (Liu & Xie 2020), not below ``1 / (n_permutations + 1)``.
+    (PERMANOVA of means, standard deviations and Euclidean transport; sparse differences of single features), which have
+    more power for many weak differences, need no fit and have at least 999 permutations. Both p-values are merged by
+    the Cauchy combination (Liu & Xie 2020), not below ``1 / (n_permutations + 1)``.
 
     Parameters
     ----------
@@ -183,10 +180,8 @@ def permutation_test(
         arrangement (a method with ``uses_labels = False`` has the same unstratified folds for all). A list is the same
         for all, and must not depend on `y`: its stratification would favour the observed labels. None: 5 folds, or as
         many as the smallest class allows, and at least 2.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution: never on both sides of a split.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Labels are exchanged only within these (centre, batch, sex).
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution, never on both sides of a split; labels are exchanged only within strata.
     n_permutations : int, default=199
         Number of exchanges of the labels.
     statistic : {"combined", "score", "association"}, default="combined"
@@ -312,16 +307,10 @@ class PreparedTest:
                 p = max(merged_p_value([p_association, p], MERGE_WEIGHTS), 1.0 / (n_permutations + 1))
         seconds = [seconds for _, seconds in self.answers.values()]
         return PermutationTest(
-            statistic=float(values[0]),
-            null=values[1:],
-            p=p,
-            score=score,
-            exchanged=self.exchange.among,
-            arrangements=self.exchange.arrangements,
-            seconds=float(np.nanmean(seconds)) if seconds else 0.0,
-            p_values=p_values,
-            combined=combined,
-        )
+            float(values[0]), values[1:], p, score, exchanged=self.exchange.among,
+            arrangements=self.exchange.arrangements, seconds=float(np.nanmean(seconds)) if seconds else 0.0,
+            p_values=p_values, combined=combined,
+        )  # fmt: skip
 
 
 def _answer(procedure: Callable[[np.ndarray], Any], raising: bool, labels: np.ndarray) -> tuple[Any, float]:

@@ -14,7 +14,7 @@ import numpy as np
 from .._internal import tables
 from .._internal.tables import plain, score_name
 from .._internal.validation import check_class_weight, check_number, unit_codes
-from ..distributions import Distributions, resolve_n_points, with_equal_points
+from ..distributions import Distributions, resolve_n_points
 from ..estimators.neighbors import check_weights, class_shares
 from ..learning.splits import Split, rounds_of
 from . import intervals
@@ -80,10 +80,6 @@ class Protocol(Voting):
             check_number("max_points", protocol.max_points, low=2, whole=True)
         return protocol
 
-    def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
-        """Return a part of a cohort with equal numbers of points, by which distances are computed."""
-        return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
-
     def among(self, codes: np.ndarray) -> np.ndarray | None:
         """Return the training classes whose frequencies balance the votes; None without balancing."""
         return None if self.class_weight is None else codes
@@ -126,10 +122,8 @@ class Comparison:
 
     Parameters
     ----------
-    names, labels : list
-        Names and labels of the distributions.
-    classes : list
-        Labels in the order of the columns of probabilities.
+    names, labels, classes : list
+        Names and labels of the distributions, and the labels in the order of the columns of probabilities.
     splits : list of (train, test)
         Indices of the training and of the test distributions of each split.
     results : dict of str to list of Result
@@ -139,7 +133,7 @@ class Comparison:
     groups : list or None, default=None
         Outer groups of the distributions.
     notes : list of str, default=[]
-        Cautions about the scores, e.g. that fewer neighbours voted than were asked for.
+        Cautions about the scores.
     estimators : dict of str to str, default={}
         Name of a method to the estimator that was scored under it, with its parameters.
 

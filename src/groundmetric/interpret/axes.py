@@ -178,16 +178,10 @@ def canonical_axes(
     deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
     positions = np.stack([means[codes == c].mean(axis=0) for c in range(classes.size)]) - means.mean(axis=0)
     return Axes(
-        metric=with_components(turned.components[order]),
-        features=feature_names(D, metric),
-        loadings=(loadings * sign[:, None])[order],
-        variance=variance[order] / (variance.sum() or 1.0),
-        classes=classes,
-        positions=(positions / deviation)[:, order],
-        values=values,
-        between=between[:, order],
-        within=within[:, order],
-    )
+        with_components(turned.components[order]), feature_names(D, metric), loadings=(loadings * sign[:, None])[order],
+        variance=variance[order] / (variance.sum() or 1.0), classes=classes,
+        positions=(positions / deviation)[:, order], values=values, between=between[:, order], within=within[:, order],
+    )  # fmt: skip
 
 
 def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:

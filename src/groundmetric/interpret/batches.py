@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,6 +38,10 @@ _STRONG = 0.5
 _MORE_NEIGHBORS, _MORE_EXPLAINED = 0.1, 0.05
 # Equal statistics differ by at most this from rounding; ties count against significance.
 _TIE = 1e-9
+# Fields of `BatchEffects` for each covariate, in the order of their computation.
+_STATISTICS = (
+    "n_values", "association", "association_p", "neighbors", "neighbors_expected", "r2", "r2_expected", "label_r2", "p"
+)  # fmt: skip
 # Permutations for the association of tables larger than two by two.
 _DRAWS = 1999
 
@@ -48,17 +52,13 @@ class BatchEffects(Tabular):
 
     Parameters
     ----------
-    covariates : list of str
-        Names of the covariates that were tested.
-    n_values : array
-        Number of values of each.
+    covariates, n_values : list of str, array
+        Names of the covariates that were tested, and their numbers of values.
     neighbors, neighbors_expected : array
         Share of the units whose nearest neighbour has the same value, and its mean with values permuted.
-    r2, r2_expected : array
-        Share of the squared distances between units that the covariate explains (PERMANOVA), and its mean with values
-        permuted.
-    label_r2 : array
-        Share of the squared distances that the labels explain, for comparison.
+    r2, r2_expected, label_r2 : array
+        Share of the squared distances between units that the covariate explains (PERMANOVA), its mean with values
+        permuted, and, for comparison, the share that the labels explain.
     p, q : array
         p-value of both statistics together, NaN without distances or possible permutations (a covariate with one value
         within each label); adjusted for the number of covariates (Benjamini & Hochberg).
@@ -122,13 +122,12 @@ def batch_effects(
 ) -> BatchEffects:
     """Test whether batch, site, donor or another covariate is associated with distances, and with labels.
 
-    Distributions of a group with the same value and label are one unit; the distance between two units is the mean
-    distance between their distributions. Every group has the same total weight. Two statistics are tested together: how
-    often the nearest unit has the same value, and R², the share of the squared distances that the covariate explains
-    (PERMANOVA, Anderson 2001). Values are permuted among units of the same label: the test is independent of an
-    association of the covariate with the label, which is tested separately. With groups, permutations keep groups
-    together. If most groups have one value, neighbours in the same group are ignored. A covariate that identifies the
-    groups (the donor) is tested among distributions.
+    Distributions of a group with the same value and label are one unit, with their mean distances; every group has the
+    same total weight. Two statistics are tested together: how often the nearest unit has the same value, and R², the
+    share of the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among
+    units of the same label: the test is independent of an association of the covariate with the label, which is tested
+    separately. With groups, permutations keep groups together. If most groups have one value, neighbours in the same
+    group are ignored. A covariate that identifies the groups (the donor) is tested among distributions.
 
     Use distances that hold for new distributions: for an ensemble, its out-of-bag `distances_`.
 
@@ -174,7 +173,7 @@ def batch_effects(
             f"covariates is {type(covariates).__name__}: expected a DataFrame, or a dict of names to values"
         )
     seed = resolve_seed(random_state)
-    rows: dict[str, _Tested] = {}
+    rows: dict[str, tuple[float, ...]] = {}
     for name in covariates.columns if hasattr(covariates, "columns") else covariates:
         values = np.array(align_by_name(covariates[name], name_index, str(name)), dtype=object)
         if values.shape != labels.shape:
@@ -197,7 +196,7 @@ def batch_effects(
             n_permutations,
             keyed_generator(seed, "permutations", str(name)),
         )
-    columns = {name: np.array([getattr(row, name) for row in rows.values()]) for name in _Tested._fields}
+    columns = {name: np.array([row[k] for row in rows.values()]) for k, name in enumerate(_STATISTICS)}
     q = np.full(len(rows), np.nan)
     tested = np.isfinite(columns["p"].astype(float))
     if tested.any():
@@ -205,25 +204,11 @@ def batch_effects(
     return BatchEffects(list(rows), q=q, **columns)
 
 
-class _Tested(NamedTuple):
-    """Results for one covariate; the names are those of `BatchEffects`."""
-
-    n_values: int
-    association: float
-    association_p: float
-    neighbors: float = np.nan
-    neighbors_expected: float = np.nan
-    r2: float = np.nan
-    r2_expected: float = np.nan
-    label_r2: float = np.nan
-    p: float = np.nan
-
-
 def _tested(
     codes: np.ndarray, labels: np.ndarray, groups: np.ndarray | None, distances: np.ndarray | None,
     n_permutations: int, random: np.random.Generator,
-) -> _Tested:  # fmt: skip
-    """Test the covariate `codes`, with all arrays in the order of names."""
+) -> tuple[float, ...]:  # fmt: skip
+    """Return `_STATISTICS` of the covariate `codes`, with all arrays in the order of names."""
     # A covariate with a value of its own in each group identifies the groups: it is tested among distributions.
     if groups is not None and (
         np.unique(np.stack([groups, codes]), axis=1).shape[1] == codes.max() + 1 == groups.max() + 1
@@ -249,7 +234,7 @@ def _tested(
         arrangements = arranged(_DRAWS, None)
     associated = int(codes.max()) + 1, *association(codes, labels, random, arrangements)
     if distances is None:
-        return _Tested(*associated)
+        return *associated, *[np.nan] * 6
     excluded, weights = np.eye(codes.size, dtype=bool), np.ones(codes.size)
     if groups is not None:
         weights = 1.0 / np.bincount(groups)[groups]  # the same sum for each group
@@ -271,7 +256,7 @@ def _tested(
         best = ranks.min(axis=1)
         p = float(np.mean(best <= best[0] + _TIE))
     label_r2 = float(_explained(squares, labels[None], weights)[0])
-    return _Tested(*associated, table[0, 0], expected[0], table[0, 1], expected[1], label_r2, p)
+    return *associated, table[0, 0], expected[0], table[0, 1], expected[1], label_r2, p
 
 
 def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -650,16 +650,9 @@ def relevance_in_bags(
     draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), n_values + 1)
     (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(
-        values=values,
-        mass=mass,
-        relevance=farther[:-1] / unit,
-        share=shares,
-        draws=drawn[0],
-        composition=float(composition),
-        total=float(total) / unit,
-        total_draws=drawn[1] / unit,
-        out_of_bag=out_of_bag,
-    )
+        values, mass, relevance=farther[:-1] / unit, share=shares, draws=drawn[0], composition=float(composition),
+        total=float(total) / unit, total_draws=drawn[1] / unit, out_of_bag=out_of_bag,
+    )  # fmt: skip
 
 
 def _farther(costs: PairCosts, weights: np.ndarray) -> np.ndarray:

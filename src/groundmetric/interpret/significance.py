@@ -55,13 +55,10 @@ class Discoveries:
 
     Parameters
     ----------
-    p : array of shape (n_features,)
+    p, q, family_p : array of shape (n_features,)
         Share of arrangements of the labels (the observed one included) in which the feature has at least its observed
-        statistic; not adjusted for the number of features.
-    q : array of shape (n_features,)
-        Estimated false discovery rate of the features with at least this statistic; never below `overall`.
-    family_p : array of shape (n_features,)
-        Share of arrangements in which any feature has at least this statistic (Westfall & Young 1993).
+        statistic; estimated false discovery rate of the features with at least this statistic, never below `overall`;
+        and share of arrangements in which any feature has at least this statistic (Westfall & Young 1993).
     overall : float
         p-value of the hypothesis that no feature differs between labels.
 
@@ -171,10 +168,8 @@ def feature_significance(
         Classes, or numbers with ``target="ordered"``; these, groups and strata are aligned by name.
     target : {"classes", "ordered"}, default="classes"
         Whether labels are classes, or numbers (ages, survival percentiles), for which a linear trend is tested.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Patient of each distribution.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Batch, centre or another nuisance: removed from the statistic, and labels are permuted within strata only.
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Patient of each distribution, and stratum (batch, centre), within which labels are permuted.
     n_permutations : int, default=1999
         Number of permutations. A feature that differs alone among m needs 2 m permutations for a q-value of 0.05.
     random_state : int, RandomState or None, default=None
@@ -237,17 +232,11 @@ def feature_significance(
     exact = design.exchange.arrangements <= n_permutations + 1
     partitions = design.exchange.partitions if target == "classes" else design.exchange.arrangements
     return FeatureSignificance(
-        features=feature_names(D),
-        statistic=statistics[0],
-        shift=shift,
-        discoveries=_discoveries(statistics, pooled_p),
-        parametric_p=parametric_p,
-        parametric_q=stats.false_discovery_control(parametric_p),
-        exchanged=design.exchange.among,
-        arrangements=design.exchange.arrangements,
-        exact=exact,
+        feature_names(D), statistics[0], shift, discoveries=_discoveries(statistics, pooled_p),
+        parametric_p=parametric_p, parametric_q=stats.false_discovery_control(parametric_p),
+        exchanged=design.exchange.among, arrangements=design.exchange.arrangements, exact=exact,
         smallest_p=max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements)),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -482,12 +471,8 @@ def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries
         rates[k] = np.min(expected / (row.size - np.searchsorted(ascending, ascending, side="left")))
     overall = float(np.mean(rates <= rates[0]))
     extrapolated = p if pooled_p is None else np.maximum(pooled_p, p / _EXTRAPOLATION)
-    return Discoveries(
-        p=p,
-        q=np.maximum(stats.false_discovery_control(extrapolated), overall),
-        family_p=np.mean(statistics.max(axis=1)[:, None] >= observed, axis=0),
-        overall=overall,
-    )
+    q = np.maximum(stats.false_discovery_control(extrapolated), overall)
+    return Discoveries(p, q, np.mean(statistics.max(axis=1)[:, None] >= observed, axis=0), overall)
 
 
 @dataclass(frozen=True)
