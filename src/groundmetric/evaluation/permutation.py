@@ -552,7 +552,7 @@ class SizeAssociation:
     p : float
         P-value of no association; NaN for fewer than four units, or if all sizes are equal.
     medians, correlation : dict and float
-        Median number of points by class, and Spearman's correlation with labels that are numbers.
+        Median number of points by class (empty for numbers); Spearman's correlation with numbers (NaN for classes).
 
     Examples
     --------
