@@ -6,7 +6,7 @@ from scipy.stats import ortho_group
 
 import groundmetric as gm
 from groundmetric.interpret import canonical_axes
-from groundmetric.interpret.axes import component_weights, ellipse_axes
+from groundmetric.interpret.axes import ellipse_axes
 
 
 def test_rotation_changes_no_distance_and_makes_axes_uncorrelated(case):
@@ -72,6 +72,5 @@ def test_what_cannot_be_read(modes):
         canonical_axes(metric, D, y, annotation=kinds)
 
 
-def test_weights_of_components_and_axes_of_ellipses_by_hand():
-    np.testing.assert_allclose(component_weights(gm.GroundMetric([[0.0, 1.0], [3.0, 0.0]]))[1], [0.9, 0.1])
+def test_axes_of_ellipses_by_hand():
     assert ellipse_axes(np.diag([1.0, 4.0])) == (1.0, 0.5, 90.0)

@@ -22,7 +22,7 @@ from .._internal.cache import Cache
 from .._internal.parallel import InterruptedWarning, progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_classes, check_labels, group_list, label_array
-from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
+from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points, with_equal_points
 from ..learning.splits import Split, as_splits, check_splits, folds, rounds_of, shuffled
 from .results import ERROR, OK, OUT_OF_MEMORY, Comparison, Protocol, Result, Voting
 from .scores import check_distances, encode, nearest_distributions, score_codes, vote_points
@@ -134,7 +134,8 @@ def nearest_training(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return distances and indices of the training distributions nearest to each test distribution."""
     # All have equal numbers of points, because distances grow as distributions have fewer points.
-    training, tested = (protocol.equal(cohort.D[rows], cohort.D) for rows in (train, test))
+    n = resolve_n_points(protocol.n_points, cohort.D)
+    training, tested = (with_equal_points(cohort.D[rows], n, warn=False) for rows in (train, test))
     return nearest_distributions(fitted, training, tested, protocol.n_neighbors)
 
 
@@ -219,10 +220,9 @@ def compare(
 ) -> Comparison:
     """Fit every method to the training set of every split, and score it on the test set.
 
-    All steps of a method (gene selection, scaling, learning, tuning) are fitted to the training set only. Methods with
-    `predict_proba` predict by it; for others, the nearest training distributions vote. At the level of points, the
-    nearest training points vote with the label of their distribution; points of zero mass are excluded. A method that
-    fails on the first two splits is an error; a failure on other splits is part of the result.
+    Methods with `predict_proba` predict by it; for others, the nearest training distributions vote. At the level of
+    points, the nearest training points vote with the label of their distribution; points of zero mass are excluded. A
+    method that fails on the first two splits is an error; a failure on other splits is part of the result.
 
     Parameters
     ----------
@@ -244,8 +244,7 @@ def compare(
     points : bool, default=True
         Whether points are scored, too.
     n_jobs : int or None, default=None
-        Fits (a method on a split) at the same time, in worker processes or on the cluster that joblib is configured
-        for; None means one, in this process.
+        Fits at the same time, in worker processes or on joblib's cluster; None means one, in this process.
     resume : path-like or None, default=None
         Cache file: results for the same data, splits and parameters are read from it.
     verbose : int, default=0
@@ -254,7 +253,6 @@ def compare(
     Returns
     -------
     Comparison
-        Scores with intervals, paired differences and predictions of every method.
 
     Examples
     --------
@@ -331,18 +329,13 @@ def _as_checked_splits(cv: Any, labels: np.ndarray, groups: list[Hashable] | Non
 
 def _warnings(cohort: Cohort, splits: list[Split], protocol: Protocol) -> Iterator[UserWarning]:
     """Yield a warning of too few voters at each level, and of distributions with fewer points than are compared."""
-    least = min(train.size for train, _ in splits)
-    if least < protocol.n_neighbors:
-        yield UserWarning(
-            f"n_neighbors is {protocol.n_neighbors}, but a training part has only {least} distributions: all of them "
-            "vote"
-        )
-    least = min(int(cohort.D.sizes[train].sum()) for train, _ in splits)
-    if protocol.points and least < protocol.n_point_neighbors:
-        yield UserWarning(
-            f"n_point_neighbors is {protocol.n_point_neighbors}, but a training part has only {least} points: all of "
-            "them vote"
-        )
+    for name, items, most, sizes in (
+        ("n_neighbors", "distributions", protocol.n_neighbors, np.ones(len(cohort.D), int)),
+        ("n_point_neighbors", "points", protocol.n_point_neighbors if protocol.points else 0, cohort.D.sizes),
+    ):
+        least = min(int(sizes[train].sum()) for train, _ in splits)
+        if least < most:
+            yield UserWarning(f"{name} is {most}, but a training part has only {least} {items}: all of them vote")
     n, D = resolve_n_points(protocol.n_points, cohort.D), cohort.D.with_mass()
     small = [] if n is None else [D.names[d] for d in np.flatnonzero(np.floor(D.effective_sizes + 1e-6) < n)]
     if n is not None and small:

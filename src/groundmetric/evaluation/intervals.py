@@ -1,8 +1,7 @@
 """Confidence intervals of cross-validated scores and of differences between the scores of two methods.
 
 The intervals cover the expected score on new patients from the same population, of the method trained on cohorts of
-the size of the training parts. They are computed from held-out predictions and the labels of the held-out patients
-only; the labels of the training parts enter through the predictions. Two sources of error add up:
+the size of the training parts. Two sources of error add up:
 
 - The test patients are a sample. The recall of each class has Wilson's interval for the effective number of patients
   (Kish; a patient with several samples counts once). The intervals of the classes are combined by the square-and-add
@@ -11,11 +10,9 @@ only; the labels of the training parts enter through the predictions. Two source
   correlated. The correlation cannot be estimated from one cohort without nested cross-validation (Bates, Hastie &
   Tibshirani 2021), which multiplies the number of fits. Variances are multiplied by a constant instead, `INFLATION`.
 
-Differences between two methods on the same patients use the same parts, with the correlation between the results of
-the two methods across patients. The p-value is the level at which the interval begins to exclude 0.
-
-Scores of points that are not counts of predictions (the ROC AUC) have the corrected resampled t interval in shuffled
-splits instead.
+Differences between two methods use the same parts, with the correlation between the results of the two methods across
+patients. The p-value is the level at which the interval begins to exclude 0. Scores of points that are not counts of
+predictions (the ROC AUC) have the corrected resampled t interval in shuffled splits instead.
 """
 
 from __future__ import annotations
@@ -90,10 +87,8 @@ class Difference:
     ----------
     value : float
         Score of the first method less that of the second.
-    low, high : float
-        Ends of the confidence interval.
-    p : float
-        Two-sided p-value of the hypothesis that both methods score the same.
+    low, high, p : float
+        Ends of the confidence interval, and two-sided p-value of the hypothesis that both methods score the same.
     how : str
         Method of the interval, as in `Estimate`.
 
@@ -207,7 +202,12 @@ def difference(a: Predictions, b: Predictions, score: str, values: tuple[float, 
     Both methods have predicted the same distributions; `values` are the estimates of the two scores.
     """
     first, second = (_components(part, score, value) for part, value in zip((a, b), values, strict=True))
-    pairs = [(x, y, _correlation(x.influence, y.influence)) for x, y in zip(first, second, strict=True)]
+    pairs = []
+    for x, y in zip(first, second, strict=True):
+        # The correlation of the methods' influences across units, shrunk as by two uncorrelated pairs.
+        spread = np.sqrt(np.sum(x.influence**2) * np.sum(y.influence**2))
+        n = np.count_nonzero((x.influence != 0.0) | (y.influence != 0.0))
+        pairs.append((x, y, float(np.sum(x.influence * y.influence) / (spread or 1.0) * n / (n + _PRIOR_PAIRS))))
     value = values[0] - values[1]
 
     def reach(quantile: float, end: int) -> float:
@@ -244,9 +244,14 @@ def _components(predictions: Predictions, score: str, value: float) -> list[Comp
     # As the recall of a class changes, its errors keep their shares among the other classes.
     if score == "roc_auc":
         return [_area(predictions, value)]
-    if score == "log_probability":
-        return [_log_probability(predictions)]
     codes, counts, confusion = predictions.codes, predictions.counts.sum(axis=0), predictions.confusion
+    if score == "log_probability":  # a mean of numbers between log(LEAST_PROBABILITY) and 0
+        assert predictions.probabilities is not None
+        true = np.maximum(predictions.probabilities[:, np.arange(codes.size), codes], LEAST_PROBABILITY)
+        lowest, tested = float(np.log(LEAST_PROBABILITY)), predictions.counts.sum(axis=2)
+        parts = tested * (1.0 - np.log(true) / lowest)  # from 0 to 1, as Wilson's interval requires
+        mean = _mean(parts.sum(axis=0), tested.sum(axis=0), predictions)
+        return [Component(lambda end, quantile: -lowest * abs(mean.ends(quantile)[end] - mean.value), mean.influence)]
     base, components = score_confusion(confusion)[score], []
     for c in np.flatnonzero(confusion.sum(axis=1) > 0):
         members, others = np.where((codes == c)[:, None], counts, 0.0), np.arange(len(confusion)) != c
@@ -265,17 +270,6 @@ def _components(predictions: Predictions, score: str, value: float) -> list[Comp
 
         components.append(Component(reach, recall.influence))
     return components
-
-
-def _log_probability(predictions: Predictions) -> Component:
-    """Return the mean log-probability, a mean of numbers between log(LEAST_PROBABILITY) and 0, as one component."""
-    assert predictions.probabilities is not None
-    rows = np.arange(predictions.codes.size)
-    true = np.maximum(predictions.probabilities[:, rows, predictions.codes], LEAST_PROBABILITY)
-    lowest, tested = float(np.log(LEAST_PROBABILITY)), predictions.counts.sum(axis=2)
-    parts = tested * (1.0 - np.log(true) / lowest)  # from 0 to 1, as Wilson's interval requires
-    mean = _mean(parts.sum(axis=0), tested.sum(axis=0), predictions)
-    return Component(lambda end, quantile: -lowest * abs(mean.ends(quantile)[end] - mean.value), mean.influence)
 
 
 def _area(predictions: Predictions, area: float) -> Component:
@@ -335,8 +329,8 @@ class Mean(NamedTuple):
 
     def ends(self, quantile: float) -> tuple[float, float]:
         """Return the ends of Wilson's interval, modified near 0 and 1 (Brown, Cai & DasGupta 2001)."""
-        # Wilson's interval excludes a share just below 1 as soon as one patient is wrong. Where at most two are wrong,
-        # the upper end is at least that of the Poisson distribution of their number; likewise for the lower end.
+        # Where at most two patients are wrong, Wilson's interval may exclude a share just below 1: its upper end is
+        # then at least that of the Poisson distribution of their number; likewise for the lower end.
         low, high = wilson_ends(self.value, self.n, quantile)
         level = float(special.ndtr(-quantile))
         for_right, for_wrong = self.kish * self.value, self.kish * (1.0 - self.value)
@@ -353,13 +347,6 @@ def wilson_ends(share: float, n: float, quantile: float) -> tuple[float, float]:
     centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n)
     reach = np.sqrt(z2 * (share * (1.0 - share) / n + z2 / (4.0 * n * n))) / (1.0 + z2 / n)
     return float(min(centre - reach, share)), float(max(centre + reach, share))
-
-
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the correlation of two methods' influences across units, shrunk as by two uncorrelated pairs."""
-    spread = np.sqrt(np.sum(a**2) * np.sum(b**2))
-    n = np.count_nonzero((a != 0.0) | (b != 0.0))
-    return float(np.sum(a * b) / spread * n / (n + _PRIOR_PAIRS)) if spread > 0.0 else 0.0
 
 
 def _kish(weights: np.ndarray) -> float:

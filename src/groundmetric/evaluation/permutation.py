@@ -5,9 +5,8 @@ association between labels and distributions, which need no fit: PERMANOVA of me
 over all standardised features for many weak differences of the same sign (a programme), and a likelihood ratio of
 sparse differences for a few strong ones. The first and the last exist for standard deviations, too.
 
-Each statistic is turned into a rank among all arrangements of the labels, ranks are combined, and the combination is
-ranked again among the same arrangements. Since the observed labels are one of the arrangements, the p-value is valid
-for any dependence between the statistics.
+Ranks of each statistic among all arrangements of the labels are combined, and the combination is ranked again among the
+same arrangements, one of which is the observed one: the p-value is valid for any dependence between the statistics.
 """
 
 from __future__ import annotations
@@ -83,17 +82,14 @@ class PermutationTest:
 
     Parameters
     ----------
-    statistic : float
-        Score with the observed labels; with ``statistic="association"``, the combination of statistics.
-    null : array of shape (n_permutations,)
-        Scores with permuted labels; NaN, which counts as a hit, if the method failed.
+    statistic, null : float and array of shape (n_permutations,)
+        Score with the observed labels (with ``statistic="association"``, the combination of statistics), and scores
+        with permuted labels; NaN, which counts as a hit, if the method failed.
     p : float
         P-value of all `combined` statistics. Of a single statistic, (1 + hits) / (1 + permutations); a hit is a null
         value as high as the statistic or higher.
-    score : str
-        Name of the score.
-    exchanged : str
-        Units among which labels were permuted, in words, e.g. "groups within strata".
+    score, exchanged : str
+        Name of the score, and the units among which labels were permuted, e.g. "groups within strata".
     arrangements : int
         Number of different arrangements of the labels. No test has a p-value far below one over this number.
     seconds : float
@@ -135,13 +131,7 @@ class PermutationTest:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the test as plain data for JSON.
-
-        Returns
-        -------
-        dict
-            All parameters by name, and `failed`; NaN scores become None.
-        """
+        """Return all parameters by name, and `failed`, as plain data for JSON; NaN scores become None."""
         return {**plain(asdict(self)), "failed": self.failed}
 
 
@@ -162,9 +152,8 @@ def permutation_test(
 ) -> PermutationTest:
     """Test whether labels are associated with the distributions, by the held-out score of a method.
 
-    Splitting, fitting and predicting are repeated with permuted labels, and observed labels go through exactly the same
-    procedure. Under the null hypothesis, each rank of their score among all scores therefore has equal probability, and
-    p-values are uniform (conservative if scores tie).
+    Splitting, fitting and predicting are repeated with permuted labels. Observed labels go through the same procedure:
+    under the null hypothesis, p-values are uniform (conservative if scores tie).
 
     Labels are permuted within strata where given: labels of distributions; if every outer group has one label (a
     patient with several samples), labels of whole groups; if groups have several labels (a donor, treated or not),
@@ -173,9 +162,9 @@ def permutation_test(
 
     An ensemble is fitted again for every permutation; permutations share the geometry, which does not depend on labels.
     By default its held-out score is combined with statistics of the association between labels and distributions
-    (PERMANOVA of means, of standard deviations and of Euclidean transport, and sparse differences of single features),
-    which have more power for many weak differences, need no fit and have at least 999 permutations. The p-values of
-    both are merged by the Cauchy combination (Liu & Xie 2020), not below ``1 / (n_permutations + 1)``.
+    (PERMANOVA of means, standard deviations and Euclidean transport; sparse differences of single features), which have
+    more power for many weak differences, need no fit and have at least 999 permutations. Both p-values are merged by
+    the Cauchy combination (Liu & Xie 2020), not below ``1 / (n_permutations + 1)``.
 
     Parameters
     ----------
@@ -191,10 +180,8 @@ def permutation_test(
         arrangement (a method with ``uses_labels = False`` has the same unstratified folds for all). A list is the same
         for all, and must not depend on `y`: its stratification would favour the observed labels. None: 5 folds, or as
         many as the smallest class allows, and at least 2.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution: never on both sides of a split.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Labels are exchanged only within these (centre, batch, sex).
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution, never on both sides of a split; labels are exchanged only within strata.
     n_permutations : int, default=199
         Number of exchanges of the labels.
     statistic : {"combined", "score", "association"}, default="combined"
@@ -213,7 +200,6 @@ def permutation_test(
     Returns
     -------
     PermutationTest
-        The score, its null distribution and the p-value.
 
     Examples
     --------
@@ -244,10 +230,16 @@ class PreparedTest:
         self.random = check_random_state(random_state)
         self.procedure: Any
         self.names: tuple[str, ...]  # of the statistics of the procedure, the score first
-        ensemble = _ensemble_of(method, self.random)
-        if ensemble is not None:
+        seed = None
+        if isinstance(method, EnsemblePredictor):
+            seed, target = method.random_state, method.target
+            method = clone(method.ensemble or GroundMetricEnsemble()).set_params(target=target)
+        if isinstance(method, GroundMetricEnsemble):
             if cv is not None:
                 raise ParameterError("cv", cv, ", but an ensemble has held-out predictions without it")
+            ensemble = clone(method).set_params(n_jobs=None, verbose=0)
+            seed = ensemble.random_state if seed is None else seed
+            ensemble.set_params(random_state=self.random.randint(2**31) if seed is None else seed)
             self.score = "log_probability" if ensemble.target == "classes" else "log_likelihood"
             self.procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
             self.labels, self.names, self.statistic = self.procedure.labels, (SCORE, SEPARATION), statistic
@@ -279,17 +271,33 @@ class PreparedTest:
         combined: tuple[str, ...] = ()
         score = self.score
         if self.statistic != "association":
-            table = self._refits(n_permutations, n_jobs, verbose)
-            p_values = {
-                name: combined_p_value(column[:, None]) for name, column in zip(self.names, table.T, strict=True)
-            }
+            key = self.labels.tobytes()
+            if key not in self.answers:  # first and in this process: an error is raised at once
+                self.answers[key] = _answer(self.procedure, True, self.labels)
+            observed = self.answers[key][0]
+            if np.isnan(observed).any():
+                raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
+            while len(self.drawn) < n_permutations:
+                self.drawn.append(self.exchange.draw(self.random))
+            drawn = self.drawn[:n_permutations]
+            # A repeated arrangement is computed once.
+            missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
+            keys, refit = list(missing), partial(_answer, self.procedure, False)
+            with progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar:
+                for number, answer in run_tasks(refit, list(missing.values()), n_jobs):
+                    self.answers[keys[number]] = answer
+                    bar.update()
+            null = [np.broadcast_to(self.answers[labels.tobytes()][0], observed.shape) for labels in drawn]
+            table = np.vstack([observed, *null])
+            p_values = {name: float(rank_p_values(column)[0]) for name, column in zip(self.names, table.T, strict=True)}
             values, p, combined = table[:, 0], p_values[self.names[0]], self.names[:1]
         if self.statistic != "score":
-            drawn = self.exchange.sample(
-                max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), np.random.RandomState(self.seed)
+            n_drawn = max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS)
+            arrangements = self.exchange.sample(n_drawn, np.random.RandomState(self.seed))
+            table = np.array(
+                [self.procedure.association.statistics(self.procedure.target(row)) for row in arrangements]
             )
-            table = np.array([self.procedure.association.statistics(self.procedure.target(row)) for row in drawn])
-            p_values |= {name: combined_p_value(column[:, None]) for name, column in zip(WEIGHTS, table.T, strict=True)}
+            p_values |= {name: float(rank_p_values(column)[0]) for name, column in zip(WEIGHTS, table.T, strict=True)}
             combined = (*combined, *WEIGHTS)
             scores = combined_scores(table, list(WEIGHTS.values()))
             p_association = float(rank_p_values(scores)[0])
@@ -299,50 +307,10 @@ class PreparedTest:
                 p = max(merged_p_value([p_association, p], MERGE_WEIGHTS), 1.0 / (n_permutations + 1))
         seconds = [seconds for _, seconds in self.answers.values()]
         return PermutationTest(
-            statistic=float(values[0]),
-            null=values[1:],
-            p=p,
-            score=score,
-            exchanged=self.exchange.among,
-            arrangements=self.exchange.arrangements,
-            seconds=float(np.nanmean(seconds)) if seconds else 0.0,
-            p_values=p_values,
-            combined=combined,
-        )
-
-    def _refits(self, n_permutations: int, n_jobs: int | None, verbose: int) -> np.ndarray:
-        """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
-        key = self.labels.tobytes()
-        if key not in self.answers:  # first and in this process: an error is raised at once
-            self.answers[key] = _answer(self.procedure, True, self.labels)
-        observed = self.answers[key][0]
-        if np.isnan(observed).any():
-            raise ValueError(f"{self.score} is undefined on all splits: take larger test sets")
-        while len(self.drawn) < n_permutations:
-            self.drawn.append(self.exchange.draw(self.random))
-        drawn = self.drawn[:n_permutations]
-        # A repeated arrangement is computed once.
-        missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self.answers}
-        keys = list(missing)
-        with progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar:
-            for number, answer in run_tasks(partial(_answer, self.procedure, False), list(missing.values()), n_jobs):
-                self.answers[keys[number]] = answer
-                bar.update()
-        null = [np.broadcast_to(self.answers[labels.tobytes()][0], observed.shape) for labels in drawn]
-        return np.vstack([observed, *null])
-
-
-def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnsemble | None:
-    """Return a copy of an ensemble, or of that of a predictor; None of other methods."""
-    seed = None
-    if isinstance(method, EnsemblePredictor):
-        seed, target = method.random_state, method.target
-        method = clone(method.ensemble or GroundMetricEnsemble()).set_params(target=target)
-    if not isinstance(method, GroundMetricEnsemble):
-        return None
-    ensemble = clone(method).set_params(n_jobs=None, verbose=0)
-    seed = ensemble.random_state if seed is None else seed
-    return ensemble.set_params(random_state=random.randint(2**31) if seed is None else seed)
+            float(values[0]), values[1:], p, score, exchanged=self.exchange.among,
+            arrangements=self.exchange.arrangements, seconds=float(np.nanmean(seconds)) if seconds else 0.0,
+            p_values=p_values, combined=combined,
+        )  # fmt: skip
 
 
 def _answer(procedure: Callable[[np.ndarray], Any], raising: bool, labels: np.ndarray) -> tuple[Any, float]:
@@ -467,8 +435,10 @@ class Association:
         n = labels.size
         _, first = np.unique(groups, return_index=True)
         whole_groups = bool(np.all(labels == labels[first][groups]))
-        used = np.arange(n)
-        if whole_groups and first.size < n:
+        average, self._first, used, blocks = np.eye(n), np.arange(n), np.arange(n), strata
+        if not whole_groups:
+            blocks = groups if strata is None else unit_codes(list(zip(groups, strata, strict=True)), n)
+        elif first.size < n:
             count = int(np.bincount(groups).min())
             order = keyed_uniform(geometry.names, geometry.scaling.seed, "group average")
             used = np.concatenate(
@@ -476,12 +446,6 @@ class Association:
             )
             average, self._first = np.kron(np.eye(first.size), np.full((1, count), 1.0 / count)), first
             blocks = None if strata is None else strata[first]
-        else:
-            average, self._first = np.eye(n), np.arange(n)
-            blocks = strata
-            if not whole_groups:
-                pairs = np.column_stack([groups, np.zeros(n, np.intp) if strata is None else strata])
-                blocks = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         self._centre = _centring(self._first.size, blocks)
         self._degrees = round(float(np.trace(self._centre)))
         means = (geometry.description.drawn.means() - geometry.scaling.centre)[used]
@@ -587,10 +551,8 @@ class SizeAssociation:
     ----------
     p : float
         P-value of no association; NaN for fewer than four units, or if all sizes are equal.
-    medians : dict
-        Median number of points by class; empty for numbers.
-    correlation : float
-        Spearman's correlation with labels that are numbers; NaN for classes.
+    medians, correlation : dict and float
+        Median number of points by class (empty for numbers); Spearman's correlation with numbers (NaN for classes).
 
     Examples
     --------
@@ -605,19 +567,9 @@ class SizeAssociation:
     correlation: float
 
     def sentence(self, label: str = "the label", item: str = "distribution", point: str = "point") -> str:
-        """Return the result as a sentence.
+        """Return whether the number of points is associated with the label, with the p-value, as a sentence.
 
-        Parameters
-        ----------
-        label : str, default="the label"
-            Name of the label.
-        item, point : str
-            Names of a distribution and of a point, e.g. "sample" and "cell".
-
-        Returns
-        -------
-        str
-            Whether the number of points is associated with the label, with the p-value.
+        It names the label `label`, a distribution `item` (e.g. "sample") and a point `point` (e.g. "cell").
         """
         numbers = f"The number of {point}s per {item}"
         used = f"{item}s are compared by equal numbers of {point}s"
@@ -655,7 +607,6 @@ def size_association(
     Returns
     -------
     SizeAssociation
-        The p-value and the medians by class, or the correlation.
 
     Examples
     --------

@@ -57,11 +57,9 @@ class LearningCurve:
         Confidence interval of the balanced accuracy of the pilot.
     growth : float
         Estimated exponent with which the separation of the classes grows with the number of patients.
-    p : float
-        P-value of the pilot: that of the statistics of association, by permuted labels, combined with that of the
-        held-out log-probability (a corrected t-test over patients), with the weights of `permutation_test`.
-    level : float
-        Significance level of the planned test.
+    p, level : float
+        P-value of the pilot (statistics of association, combined with a corrected t-test of the held-out
+        log-probability over patients), and significance level of the planned test.
 
     Examples
     --------
@@ -82,41 +80,15 @@ class LearningCurve:
     level: float
 
     def accuracy(self, n: int) -> tuple[float, float, float]:
-        """Return the expected balanced accuracy on new patients after training on n patients, and its band.
-
-        Parameters
-        ----------
-        n : int
-            Number of patients, at least that of the pilot.
-
-        Returns
-        -------
-        value, low, high : float
-            Estimate, and ends of the confidence band.
-        """
+        """Return the expected balanced accuracy on new patients after training on `n` patients, and its band's ends."""
         chance, ratio = 1.0 / self.n_classes, self._ratio(n)
-
-        def accuracy_of(separation: float) -> float:
-            return float(chance + (norm.cdf(separation) - 0.5) * 2.0 * (1.0 - chance))
-
         value, low, high = (separation_of(end, self.n_classes) for end in (self.accuracies[-1], *self.interval))
         ends = (value * ratio**self.growth, low, max(high, 0.0) * ratio**_MAX_ACCURACY_GROWTH)
-        value, low, high = (accuracy_of(end) for end in ends)
+        value, low, high = (float(chance + (norm.cdf(end) - 0.5) * 2.0 * (1.0 - chance)) for end in ends)
         return value, min(low, value), max(high, value)
 
     def power(self, n: int) -> tuple[float, float, float]:
-        """Return the power of the permutation test with n patients, and its band.
-
-        Parameters
-        ----------
-        n : int
-            Number of patients, at least that of the pilot.
-
-        Returns
-        -------
-        value, low, high : float
-            Estimate, and ends of the confidence band.
-        """
+        """Return the power of the permutation test with `n` patients, and the ends of its confidence band."""
         ratio = self._ratio(n)
         z, low, high = self._z_scores()
         slow, fast = _POWER_GROWTH
@@ -125,17 +97,9 @@ class LearningCurve:
         return value, low, high
 
     def patients_for(self, power: float = 0.8) -> tuple[float, float, float]:
-        """Return the number of patients for a power, and its confidence interval.
+        """Return the number of patients for a `power` of the permutation test, and the ends of its interval.
 
-        Parameters
-        ----------
-        power : float, default=0.8
-            Power of the permutation test.
-
-        Returns
-        -------
-        value, low, high : float
-            Estimate and ends of the interval; infinite where the pilot does not exclude that there is no effect.
+        Numbers are infinite where the pilot does not exclude that there is no effect.
         """
         if not self.level < power < 1.0:
             raise ParameterError("power", power, f": expected a number between {self.level:g} and 1")
@@ -150,18 +114,7 @@ class LearningCurve:
         return value, low, high
 
     def describe(self, power: float = 0.8) -> str:
-        """Return sentences on the pilot, twice its size, and the number of patients for a power.
-
-        Parameters
-        ----------
-        power : float, default=0.8
-            Power of the permutation test.
-
-        Returns
-        -------
-        str
-            The sentences; they say if the pilot is too small for an upper limit of the number of patients.
-        """
+        """Return sentences on the pilot, twice its size, and the number of patients for a `power`."""
         value, low, high = self.patients_for(power)
         accuracy, worst, best = self.accuracy(2 * self.n_patients)
         lines = [
@@ -181,21 +134,12 @@ class LearningCurve:
         return "\n".join(lines)
 
     def table(self) -> DataFrame:
-        """Return accuracy and power for 1, 1.5, 2, 3, 4, 6 and 8 times the patients of the pilot.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns patients, accuracy, accuracy low, accuracy high, power, power low and power high.
-        """
+        """Return accuracy and power, with their bands, for 1 to 8 times the patients of the pilot."""
         import pandas as pd
 
         sizes = [round(self.n_patients * factor) for factor in (1, 1.5, 2, 3, 4, 6, 8)]
-        names = ["accuracy", "accuracy low", "accuracy high", "power", "power low", "power high"]
-        rows = [[*self.accuracy(n), *self.power(n)] for n in sizes]
-        table = pd.DataFrame(rows, columns=names)
-        table.insert(0, "patients", sizes)
-        return table
+        names = ["patients", "accuracy", "accuracy low", "accuracy high", "power", "power low", "power high"]
+        return pd.DataFrame([[n, *self.accuracy(n), *self.power(n)] for n in sizes], columns=names)
 
     def _ratio(self, n: int) -> float:
         if n < self.n_patients:
@@ -256,7 +200,6 @@ def learning_curve(
     Returns
     -------
     LearningCurve
-        Accuracy and power as functions of the number of patients.
 
     Examples
     --------
@@ -309,7 +252,13 @@ def learning_curve(
         ensemble, D, labels, groups=groups, strata=strata, statistic="association", n_permutations=_N_PERMUTATIONS,
         random_state=random.randint(2**31),
     )  # fmt: skip
-    p = merged_p_value([test.p, _p_of_gains(_unit_means(log_gains, units), n_folds)], MERGE_WEIGHTS)
+    # The p-value of the mean held-out gain stands in for that of refits with permuted labels, which take minutes: a
+    # one-sided t-test over patients, with the variance corrected for the overlap of training sets (Nadeau & Bengio
+    # 2003).
+    gains = _unit_means(log_gains, units)
+    error = float(np.sqrt(gains.var(ddof=1) * (1.0 / gains.size + 1.0 / (n_folds - 1)))) or 1e-12
+    p_gain = max(float(student_t.sf(gains.mean() / error, n_folds - 1)), 1.0 / (_N_PERMUTATIONS + 1))
+    p = merged_p_value([test.p, p_gain], MERGE_WEIGHTS)
     separations = [separation_of(mean, classes.size) for mean in means]
     growth = 0.5 * _MAX_ACCURACY_GROWTH
     if levels.size > 1 and min(separations) > 0:
@@ -325,14 +274,6 @@ def _stratified_subset(units: np.ndarray, codes: np.ndarray, share: float, rando
         profiles.setdefault(tuple(np.unique(codes[units == unit]).tolist()), []).append(int(unit))
     chosen = [random.permutation(members)[: max(2, round(share * len(members)))] for members in profiles.values()]
     return np.concatenate(chosen)
-
-
-def _p_of_gains(gains: np.ndarray, n_folds: int) -> float:
-    """Return the one-sided p-value of the mean held-out gain over chance of the patients."""
-    # The variance is corrected for the overlap of training sets (Nadeau & Bengio 2003), so that the p-value stands in
-    # for that of refits with permuted labels, which take minutes.
-    error = float(np.sqrt(gains.var(ddof=1) * (1.0 / gains.size + 1.0 / (n_folds - 1)))) or 1e-12
-    return max(float(student_t.sf(gains.mean() / error, n_folds - 1)), 1.0 / (_N_PERMUTATIONS + 1))
 
 
 def _unit_means(values: np.ndarray, units: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from .._internal import tables
 from .._internal.tables import plain, score_name
 from .._internal.validation import check_class_weight, check_number, unit_codes
-from ..distributions import Distributions, resolve_n_points, with_equal_points
+from ..distributions import Distributions, resolve_n_points
 from ..estimators.neighbors import check_weights, class_shares
 from ..learning.splits import Split, rounds_of
 from . import intervals
@@ -80,10 +80,6 @@ class Protocol(Voting):
             check_number("max_points", protocol.max_points, low=2, whole=True)
         return protocol
 
-    def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
-        """Return a part of a cohort with equal numbers of points, by which distances are computed."""
-        return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
-
     def among(self, codes: np.ndarray) -> np.ndarray | None:
         """Return the training classes whose frequencies balance the votes; None without balancing."""
         return None if self.class_weight is None else codes
@@ -126,10 +122,8 @@ class Comparison:
 
     Parameters
     ----------
-    names, labels : list
-        Names and labels of the distributions.
-    classes : list
-        Labels in the order of the columns of probabilities.
+    names, labels, classes : list
+        Names and labels of the distributions, and the labels in the order of the columns of probabilities.
     splits : list of (train, test)
         Indices of the training and of the test distributions of each split.
     results : dict of str to list of Result
@@ -139,7 +133,7 @@ class Comparison:
     groups : list or None, default=None
         Outer groups of the distributions.
     notes : list of str, default=[]
-        Cautions about the scores, e.g. that fewer neighbours voted than were asked for.
+        Cautions about the scores.
     estimators : dict of str to str, default={}
         Name of a method to the estimator that was scored under it, with its parameters.
 
@@ -182,52 +176,23 @@ class Comparison:
         return rounds_of(self.splits, len(self.labels))
 
     def status(self, method: str) -> str:
-        """Return the outcome of a method.
-
-        Parameters
-        ----------
-        method : str
-            Name of the method.
-
-        Returns
-        -------
-        str
-            "ok", or the failures, and in how many of the splits where not in all.
-        """
+        """Return "ok" or the failures of a `method`, and in how many of the splits where not in all."""
         return _counted([result.status for result in self.results[method]])
 
     def scores(self, score: str = "balanced_accuracy", level: str = "distributions") -> dict[str, np.ndarray]:
-        """Return the scores of every method on every split.
+        """Return the scores of every method on every split, NaN where it failed or the score is not defined.
 
-        Parameters
-        ----------
-        score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability".
-        level : {"distributions", "points"}, default="distributions"
-            Level of the scores.
-
-        Returns
-        -------
-        dict of str to array of shape (n_splits,)
-            Name of a method to its scores; NaN where it failed or the score is not defined.
+        In all methods, `score` is "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability", and
+        `level` is "distributions" or "points".
         """
         self._check(score, level)
         return {method: split_scores(results, score, level) for method, results in self.results.items()}
 
     def estimate(self, method: str, score: str = "balanced_accuracy", level: str = "distributions") -> Estimate:
-        """Return the score of a method with its standard deviation over splits and its confidence interval.
+        """Return the score of a `method` with its standard deviation over splits and its confidence interval.
 
-        Parameters
-        ----------
-        method : str
-            Name of the method.
-        score, level : str
-            As in `scores`.
-
-        Returns
-        -------
-        Estimate
-            The score. Intervals are NaN for the ROC AUC and the log-probability of points where predictions are pooled.
+        `score` and `level` are as in `scores`. Intervals are NaN for the ROC AUC and the log-probability of points
+        where predictions are pooled.
         """
         self._check(score, level, method)
         plain = corrected_t(split_scores(self.results[method], score, level), self._test_share)
@@ -242,20 +207,10 @@ class Comparison:
     def difference(
         self, one: str, other: str, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> Difference:
-        """Return the difference of two methods' scores, on the splits where both ran.
+        """Return the score of method `one` less that of `other`, on the splits where both ran.
 
-        Parameters
-        ----------
-        one, other : str
-            Names of the methods.
-        score, level : str
-            As in `scores`.
-
-        Returns
-        -------
-        Difference
-            Score of `one` less that of `other`, with its interval, and the p-value of the hypothesis that both methods
-            have the same score on new patients.
+        `score` and `level` are as in `scores`. The p-value belongs to the hypothesis that both methods have the same
+        score on new patients.
         """
         self._check(score, level, one, other)
         first, second = (split_scores(self.results[method], score, level) for method in (one, other))
@@ -277,19 +232,10 @@ class Comparison:
     def against(
         self, reference: str | None = None, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> dict[str, tuple[Difference, float]]:
-        """Return the differences between a reference and every other method.
+        """Return the differences between a reference and every other method, and their p-values adjusted by Holm.
 
-        Parameters
-        ----------
-        reference : str or None, default=None
-            Name of a method; None: the first.
-        score, level : str
-            As in `scores`.
-
-        Returns
-        -------
-        dict of str to (Difference, float)
-            Name of another method to the reference's score less its own, and the p-value adjusted by Holm.
+        `reference` is the name of a method (None: the first), `score` and `level` are as in `scores`. A difference is
+        the reference's score less that of the other method, whose name is the key.
         """
         reference = self.methods[0] if reference is None else reference
         names = [method for method in self.methods if method != reference]
@@ -300,24 +246,11 @@ class Comparison:
     def verdict(
         self, reference: str | None = None, others: Sequence[str] | None = None, score: str = "balanced_accuracy"
     ) -> str:
-        """Compare the reference with the best of other methods, in a sentence.
+        """Return a sentence that compares the `reference` (None: the first method) with the best of `others`.
 
         "Better" needs a confidence interval of the difference over patients that excludes 0; "worse" is corrected for
         the number of methods (Holm), because the best of several methods is worse on new patients than on these.
-
-        Parameters
-        ----------
-        reference : str or None, default=None
-            Name of a method; None: the first.
-        others : sequence of str or None, default=None
-            Names of the other methods; None: all but the reference.
-        score : str, default="balanced_accuracy"
-            As in `scores`.
-
-        Returns
-        -------
-        str
-            The best of the others with its score, the difference and its interval.
+        `others` are names of methods (None: all but the reference), `score` is as in `scores`.
         """
         reference = self.methods[0] if reference is None else reference
         others = [method for method in self.methods if method != reference] if others is None else list(others)
@@ -330,16 +263,8 @@ class Comparison:
     def predictions(self, method: str) -> dict[str, np.ndarray]:
         """Return mean probabilities of each distribution over the splits that tested it, and the most probable class.
 
-        Parameters
-        ----------
-        method : str
-            Name of the method.
-
-        Returns
-        -------
-        dict of str to array
-            "probabilities" (n_distributions, n_classes), "predicted" and "tested", the number of splits that tested
-            the distribution; if 0, probabilities are NaN and `predicted` is None.
+        The arrays of a `method` are "probabilities" (n_distributions, n_classes), "predicted" and "tested", the number
+        of splits that tested the distribution; if 0, probabilities are NaN and the predicted class is None.
         """
         self._check("accuracy", "distributions", method)
         predictions = self._predictions(method, "distributions")
@@ -352,58 +277,24 @@ class Comparison:
         return {"probabilities": mean, "predicted": predicted, "tested": tested}
 
     def seconds(self, method: str) -> float:
-        """Return the mean time per split.
-
-        Parameters
-        ----------
-        method : str
-            Name of the method.
-
-        Returns
-        -------
-        float
-            Seconds, over splits where the method did not fail; NaN where it failed on all.
-        """
+        """Return the mean seconds per split on which the `method` did not fail; NaN where it failed on all."""
         times = [result.seconds for result in self.results[method] if result.status == OK]
         return float(np.mean(times)) if times else np.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain data for JSON.
-
-        Returns
-        -------
-        dict
-            All parameters by name; `from_dict` reads it.
-        """
+        """Return all parameters by name as plain data for JSON, which `from_dict` reads."""
         return plain(asdict(self))
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Comparison:
-        """Return the comparison from plain data.
-
-        Parameters
-        ----------
-        content : dict
-            Plain data from `to_dict`.
-
-        Returns
-        -------
-        Comparison
-            The same comparison.
-        """
+        """Return the comparison whose `to_dict` is `content`."""
         splits = [(np.array(train), np.array(test)) for train, test in content["splits"]]
         results = {name: [Result(**row) for row in rows] for name, rows in content["results"].items()}
         protocol = Protocol(**content["protocol"])
         return cls(**{**content, "splits": splits, "results": results, "protocol": protocol})
 
     def to_markdown(self) -> str:
-        """Return tables of all scores, and of the balanced accuracy of the first method against every other.
-
-        Returns
-        -------
-        str
-            Markdown.
-        """
+        """Return tables (Markdown) of all scores, and of the balanced accuracy of the first method against others."""
         parts = []
         for level in self.levels or ["distributions"]:  # a table of failures, where all failed
             rows: list[list[str]] = []
@@ -426,12 +317,9 @@ class Comparison:
         return "\n\n".join([*parts, "\n".join(f"- {note}" for note in self._remarks())]) + "\n"
 
     def to_csv(self, path: str | Path) -> None:
-        """Write a row per method and split, a column per score.
+        """Write a row per method and split, a column per score, to the file `path`.
 
-        Parameters
-        ----------
-        path : path-like
-            The file. An older table of this kind is replaced; any other file that exists is an error.
+        An older table of this kind is replaced; any other file that exists is an error.
         """
         columns = [(level, score) for level in self.levels for score in SCORES]
         head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
@@ -511,10 +399,7 @@ def _counted(outcomes: list[str]) -> str:
 
 
 def lead_in_words(name: str, value: float, low: float, high: float, p: float | None) -> str:
-    """Return whether a method is better than the best of several others, with its lead."""
-    # "Better" needs an interval over patients that excludes 0. The best of several methods is worse on new patients
-    # than on these, so the comparison favours the others; "worse" therefore needs a `p` that is corrected for their
-    # number.
+    """Return whether a method is better than the best of several others, with its lead; `p` is adjusted (Holm)."""
     if not np.isfinite(low):
         return "no interval of the difference"
     worse = high < 0 and p is not None and p < 0.05

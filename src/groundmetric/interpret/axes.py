@@ -26,16 +26,13 @@ class Axes(Tabular):
     ----------
     metric : GroundMetric
         The metric with these axes as its components; its distances are those of the original.
-    features : list of str
-        Names of the features.
-    loadings : array of shape (n_axes, n_features)
-        Weights of the standardised features, which can be compared with each other.
+    features, loadings : list of str, array of shape (n_axes, n_features)
+        Names of the features, and comparable weights of the standardised features.
     variance : array of shape (n_axes,)
         Share of each axis in the variance of the projected points.
-    classes : array of shape (n_classes,)
-        Labels.
-    positions : array of shape (n_classes, n_axes)
-        Mean of each class along each axis less the mean of all distributions, in standard deviations of the points.
+    classes, positions : array of shape (n_classes,) and (n_classes, n_axes)
+        Labels, and the mean of each class along each axis less that of all distributions, in standard deviations of
+        the points.
     values : list
         Kinds of points.
     between, within : array of shape (n_values, n_axes)
@@ -132,7 +129,6 @@ def canonical_axes(
     Returns
     -------
     Axes
-        The rotated metric; loadings, variance, positions of the classes and transport costs of each axis.
 
     Examples
     --------
@@ -182,16 +178,10 @@ def canonical_axes(
     deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
     positions = np.stack([means[codes == c].mean(axis=0) for c in range(classes.size)]) - means.mean(axis=0)
     return Axes(
-        metric=with_components(turned.components[order]),
-        features=feature_names(D, metric),
-        loadings=(loadings * sign[:, None])[order],
-        variance=variance[order] / (variance.sum() or 1.0),
-        classes=classes,
-        positions=(positions / deviation)[:, order],
-        values=values,
-        between=between[:, order],
-        within=within[:, order],
-    )
+        with_components(turned.components[order]), feature_names(D, metric), loadings=(loadings * sign[:, None])[order],
+        variance=variance[order] / (variance.sum() or 1.0), classes=classes,
+        positions=(positions / deviation)[:, order], values=values, between=between[:, order], within=within[:, order],
+    )  # fmt: skip
 
 
 def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:
@@ -257,26 +247,6 @@ def principal_axes(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(z.T @ z)
     values, vectors = np.maximum(values[::-1], 0.0), fix_signs(vectors[:, ::-1])
     return z @ vectors, values / (values.sum() or 1.0)
-
-
-def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
-    """Return components for features of equal spread, and the share of the importance of each, the largest first.
-
-    The squares of a feature's weights sum to its importance. Components are rotated onto their principal axes, except
-    with Manhattan costs, where a rotation is another metric.
-    """
-    lengths = np.sqrt(np.sum(metric.components**2, axis=0))
-    scale = np.divide(np.sqrt(metric.importance()), lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    weights = metric.components * scale
-    if metric.cost is not Cost.MANHATTAN:
-        _, sizes, axes = np.linalg.svd(weights, full_matrices=False)
-        used = sizes > 1e-9 * (sizes[0] or 1.0)
-        used[0] = True
-        weights = (fix_signs(axes.T).T * sizes[:, None])[used]
-        return weights, (sizes**2 / (np.sum(sizes**2) or 1.0))[used]
-    squares = np.sum(weights**2, axis=1)
-    order = np.argsort(-squares, kind="stable")
-    return weights[order], squares[order] / (squares.sum() or 1.0)
 
 
 def ellipse_axes(matrix: np.ndarray) -> tuple[float, float, float]:

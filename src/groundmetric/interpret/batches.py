@@ -1,16 +1,14 @@
 """Batch effects: association of batch, site, donor or another covariate with distances and with labels.
 
-A covariate is tested twice. In the distances: are distributions with the same value nearer to each other than to
-others? Its values are permuted within labels, which excludes the effect of the labels. And against the labels: if a
-batch is associated with the label, a metric may have learned the batch. The unit of both tests is a patient (group)
-with one value of the covariate and one label.
+A covariate is tested in the distances, by permutations within labels, and against the labels: if a batch is associated
+with the label, a metric may have learned the batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +27,7 @@ from .._internal.validation import (
     number_groups,
     resolve_seed,
     square_distances,
+    unit_codes,
 )
 from ..learning.splits import canonical_order, restricted_permutations
 from .flows import Tabular
@@ -39,6 +38,10 @@ _STRONG = 0.5
 _MORE_NEIGHBORS, _MORE_EXPLAINED = 0.1, 0.05
 # Equal statistics differ by at most this from rounding; ties count against significance.
 _TIE = 1e-9
+# Fields of `BatchEffects` for each covariate, in the order of their computation.
+_STATISTICS = (
+    "n_values", "association", "association_p", "neighbors", "neighbors_expected", "r2", "r2_expected", "label_r2", "p"
+)  # fmt: skip
 # Permutations for the association of tables larger than two by two.
 _DRAWS = 1999
 
@@ -49,17 +52,13 @@ class BatchEffects(Tabular):
 
     Parameters
     ----------
-    covariates : list of str
-        Names of the covariates that were tested.
-    n_values : array
-        Number of values of each.
+    covariates, n_values : list of str, array
+        Names of the covariates that were tested, and their numbers of values.
     neighbors, neighbors_expected : array
         Share of the units whose nearest neighbour has the same value, and its mean with values permuted.
-    r2, r2_expected : array
-        Share of the squared distances between units that the covariate explains (PERMANOVA), and its mean with values
-        permuted.
-    label_r2 : array
-        Share of the squared distances that the labels explain, for comparison.
+    r2, r2_expected, label_r2 : array
+        Share of the squared distances between units that the covariate explains (PERMANOVA), its mean with values
+        permuted, and, for comparison, the share that the labels explain.
     p, q : array
         p-value of both statistics together, NaN without distances or possible permutations (a covariate with one value
         within each label); adjusted for the number of covariates (Benjamini & Hochberg).
@@ -93,15 +92,7 @@ class BatchEffects(Tabular):
     def in_distances(self, level: float = 0.05) -> np.ndarray:
         """Return which covariates have a significant and relevant effect on the distances.
 
-        Parameters
-        ----------
-        level : float, default=0.05
-            False discovery rate.
-
-        Returns
-        -------
-        array of bool
-            Whether q is below the level, and `neighbors` exceeds its expectation by 0.1 or `r2` by 0.05.
+        q is below the `level`, and `neighbors` exceeds its expectation by 0.1, or `r2` by 0.05.
         """
         more = (self.neighbors - self.neighbors_expected >= _MORE_NEIGHBORS) | (
             self.r2 - self.r2_expected >= _MORE_EXPLAINED
@@ -109,18 +100,7 @@ class BatchEffects(Tabular):
         return (np.nan_to_num(self.q, nan=1.0) < level) & more
 
     def with_labels(self, level: float = 0.05) -> np.ndarray:
-        """Return which covariates are associated with the labels.
-
-        Parameters
-        ----------
-        level : float, default=0.05
-            Level of the test.
-
-        Returns
-        -------
-        array of bool of shape (n_covariates,)
-            Whether Cramér's V is at least 0.5 and its p-value below the level.
-        """
+        """Return which covariates have a Cramér's V of at least 0.5 with the labels, with a p-value below `level`."""
         return (self.association >= _STRONG) & (self.association_p < level)
 
     def _table(self) -> tuple[dict[str, Any], np.ndarray]:
@@ -142,13 +122,12 @@ def batch_effects(
 ) -> BatchEffects:
     """Test whether batch, site, donor or another covariate is associated with distances, and with labels.
 
-    Distributions of a group with the same value and label are one unit; the distance between two units is the mean
-    distance between their distributions. Every group has the same total weight. Two statistics are tested together: how
-    often the nearest unit has the same value, and R², the share of the squared distances that the covariate explains
-    (PERMANOVA, Anderson 2001). Values are permuted among units of the same label: the test is independent of an
-    association of the covariate with the label, which is tested separately. With groups, permutations keep groups
-    together. If most groups have one value, neighbours in the same group are ignored. A covariate that identifies the
-    groups (the donor) is tested among distributions.
+    Distributions of a group with the same value and label are one unit, with their mean distances; every group has the
+    same total weight. Two statistics are tested together: how often the nearest unit has the same value, and R², the
+    share of the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among
+    units of the same label: the test is independent of an association of the covariate with the label, which is tested
+    separately. With groups, permutations keep groups together. If most groups have one value, neighbours in the same
+    group are ignored. A covariate that identifies the groups (the donor) is tested among distributions.
 
     Use distances that hold for new distributions: for an ensemble, its out-of-bag `distances_`.
 
@@ -171,7 +150,6 @@ def batch_effects(
     Returns
     -------
     BatchEffects
-        Strength, p- and q-values of every covariate that could be tested.
 
     Examples
     --------
@@ -195,7 +173,7 @@ def batch_effects(
             f"covariates is {type(covariates).__name__}: expected a DataFrame, or a dict of names to values"
         )
     seed = resolve_seed(random_state)
-    rows: dict[str, _Tested] = {}
+    rows: dict[str, tuple[float, ...]] = {}
     for name in covariates.columns if hasattr(covariates, "columns") else covariates:
         values = np.array(align_by_name(covariates[name], name_index, str(name)), dtype=object)
         if values.shape != labels.shape:
@@ -210,14 +188,15 @@ def batch_effects(
             None if name_index.names is None else [name_index.names[row] for row in present.tolist()], present.size
         )
         chosen = present[order]
-        units = _Units.of(
+        rows[str(name)] = _tested(
             codes[order],
             np.unique(labels[chosen], return_inverse=True)[1],
             number_groups(None if groups is None else [groups[row] for row in chosen], chosen.size),
+            None if matrix is None else matrix[np.ix_(chosen, chosen)],
+            n_permutations,
+            keyed_generator(seed, "permutations", str(name)),
         )
-        part = None if matrix is None else matrix[np.ix_(chosen, chosen)]
-        rows[str(name)] = _tested(units, part, n_permutations, keyed_generator(seed, "permutations", str(name)))
-    columns = {name: np.array([getattr(row, name) for row in rows.values()]) for name in _Tested._fields}
+    columns = {name: np.array([row[k] for row in rows.values()]) for k, name in enumerate(_STATISTICS)}
     q = np.full(len(rows), np.nan)
     tested = np.isfinite(columns["p"].astype(float))
     if tested.any():
@@ -225,77 +204,47 @@ def batch_effects(
     return BatchEffects(list(rows), q=q, **columns)
 
 
-class _Units(NamedTuple):
-    """Covariate, label and group of each unit, as numbers, in the order of names; and the unit of each distribution."""
+def _tested(
+    codes: np.ndarray, labels: np.ndarray, groups: np.ndarray | None, distances: np.ndarray | None,
+    n_permutations: int, random: np.random.Generator,
+) -> tuple[float, ...]:  # fmt: skip
+    """Return `_STATISTICS` of the covariate `codes`, with all arrays in the order of names."""
+    # A covariate with a value of its own in each group identifies the groups: it is tested among distributions.
+    if groups is not None and (
+        np.unique(np.stack([groups, codes]), axis=1).shape[1] == codes.max() + 1 == groups.max() + 1
+    ):
+        groups = None
+    triples = None if groups is None else list(zip(*(part.tolist() for part in (groups, codes, labels)), strict=True))
+    units = unit_codes(triples, codes.size)
+    membership = (units == np.arange(units.max() + 1)[:, None]).astype(np.float64)
+    membership /= membership.sum(axis=1, keepdims=True)
+    first = np.unique(units, return_index=True)[1]
+    codes, labels, groups = codes[first], labels[first], None if groups is None else groups[first]
 
-    codes: np.ndarray
-    labels: np.ndarray
-    groups: np.ndarray | None
-    of_distribution: np.ndarray
-
-    @classmethod
-    def of(cls, codes: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> _Units:
-        """Combine distributions of a group with the same value and label to one unit."""
-        # A covariate with a value of its own in each group identifies the groups: a test among groups is impossible.
-        if (
-            groups is None
-            or np.unique(np.stack([groups, codes]), axis=1).shape[1] == codes.max() + 1 == groups.max() + 1
-        ):
-            return cls(codes, labels, None, np.arange(codes.size))
-        keys = list(zip(groups.tolist(), codes.tolist(), labels.tolist(), strict=True))
-        numbers = {key: unit for unit, key in enumerate(dict.fromkeys(keys))}
-        first = [keys.index(key) for key in numbers]
-        return cls(codes[first], labels[first], groups[first], np.array([numbers[key] for key in keys]))
-
-    def mean_distances(self, matrix: np.ndarray) -> np.ndarray:
-        """Return the mean distance between the distributions of two units, 0 on the diagonal."""
-        membership = (self.of_distribution == np.arange(self.codes.size)[:, None]).astype(np.float64)
-        membership /= membership.sum(axis=1, keepdims=True)
-        means = membership @ matrix @ membership.T
-        np.fill_diagonal(means, 0.0)
-        return means
-
-    def arrangements(self, count: int, random: np.random.Generator, *, within_labels: bool) -> np.ndarray:
+    def arranged(count: int, strata: np.ndarray | None) -> np.ndarray:
         """Return the observed values and permutations of them, a row each; one row if no permutation is possible."""
         try:
-            exchange = restricted_permutations(
-                self.codes, self.groups, self.labels if within_labels else None, equal_sizes=True
-            )
+            exchange = restricted_permutations(codes, groups, strata, equal_sizes=True)
         except ValueError:
-            return self.codes[None]
+            return codes[None]
         return exchange.sample(count, random)
 
-
-class _Tested(NamedTuple):
-    """Results for one covariate; the names are those of `BatchEffects`."""
-
-    n_values: int
-    association: float
-    association_p: float
-    neighbors: float = np.nan
-    neighbors_expected: float = np.nan
-    r2: float = np.nan
-    r2_expected: float = np.nan
-    label_r2: float = np.nan
-    p: float = np.nan
-
-
-def _tested(units: _Units, distances: np.ndarray | None, n_permutations: int, random: np.random.Generator) -> _Tested:
-    groups, arrangements = units.groups, None
+    arrangements = None
     if groups is not None and np.unique(groups).size < groups.size:
-        arrangements = units.arrangements(_DRAWS, random, within_labels=False)
-    associated = int(units.codes.max()) + 1, *association(units.codes, units.labels, random, arrangements)
+        arrangements = arranged(_DRAWS, None)
+    associated = int(codes.max()) + 1, *association(codes, labels, random, arrangements)
     if distances is None:
-        return _Tested(*associated)
-    excluded, weights = np.eye(units.codes.size, dtype=bool), np.ones(units.codes.size)
+        return *associated, *[np.nan] * 6
+    excluded, weights = np.eye(codes.size, dtype=bool), np.ones(codes.size)
     if groups is not None:
         weights = 1.0 / np.bincount(groups)[groups]  # the same sum for each group
-        pairs = np.unique(np.stack([groups, units.codes]), axis=1)
+        pairs = np.unique(np.stack([groups, codes]), axis=1)
         if np.mean(np.unique(pairs[0], return_counts=True)[1] == 1) > 0.5:  # most groups have one value
             excluded = groups[:, None] == groups
-    nearest = np.argmin(np.where(excluded, np.inf, units.mean_distances(distances)), axis=1)
-    squares = units.mean_distances(distances**2)
-    rows = units.arrangements(n_permutations, random, within_labels=True)
+    nearest = np.argmin(np.where(excluded, np.inf, membership @ distances @ membership.T), axis=1)
+    squares = membership @ distances**2 @ membership.T
+    np.fill_diagonal(squares, 0.0)
+    rows = arranged(n_permutations, labels)
     same = (rows == rows[:, nearest]) @ weights / weights.sum()
     table = np.stack([same, _explained(squares, rows, weights)], axis=1)
     expected, p = np.full(2, np.nan), np.nan
@@ -306,8 +255,8 @@ def _tested(units: _Units, distances: np.ndarray | None, n_permutations: int, ra
         ranks = np.stack([np.mean(column >= column[:, None] - _TIE, axis=1) for column in table.T], axis=1)
         best = ranks.min(axis=1)
         p = float(np.mean(best <= best[0] + _TIE))
-    label_r2 = float(_explained(squares, units.labels[None], weights)[0])
-    return _Tested(*associated, table[0, 0], expected[0], table[0, 1], expected[1], label_r2, p)
+    label_r2 = float(_explained(squares, labels[None], weights)[0])
+    return *associated, table[0, 0], expected[0], table[0, 1], expected[1], label_r2, p
 
 
 def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:

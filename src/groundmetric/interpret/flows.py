@@ -46,13 +46,7 @@ class Tabular:
     """Result with a table: `_table` returns its columns and the order of its rows."""
 
     def table(self) -> DataFrame:
-        """Return the result as a data frame, the most important rows first.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row per feature, kind of points, axis, covariate, set or patient.
-        """
+        """Return a data frame with a row per feature, kind of points, axis, …, the most important rows first."""
         need("pandas", "a table")
         import pandas as pd
 
@@ -132,10 +126,9 @@ class Flow(Tabular):
         Names of the distribution or class that mass leaves, and of the one that it goes to.
     values : list
         Kinds of points.
-    mass : array of shape (n_values, n_values)
-        Mass from each kind (rows) to each kind (columns); sums to 1.
-    cost : array of shape (n_values, n_values)
-        Mass × distance (that of `metric.distances`); sums to the mean transport cost of the pairs.
+    mass, cost : array of shape (n_values, n_values)
+        Mass from each kind (rows) to each kind (columns), which sums to 1, and mass × distance (that of
+        `metric.distances`), which sums to the mean transport cost of the pairs.
     n_pairs : int
         Number of pairs of distributions that the mean is over.
 
@@ -219,7 +212,6 @@ def flow(
     Returns
     -------
     Flow
-        Mass and cost between kinds.
 
     Examples
     --------
@@ -232,8 +224,18 @@ def flow(
     D = as_distributions(D)
     metric, (values, kinds) = metric_of(metric, D), annotation_of(D, annotation)
     if y is None:
-        first, second = (np.array([_index_of(D, side)]) for side in (i, j))
-        source, target = (visible(D.names[side[0]]) for side in (first, second))
+        ends = []
+        for entry in (i, j):
+            if isinstance(entry, str) and entry in D.names:
+                ends.append(D.names.index(entry))
+            elif isinstance(entry, numbers.Integral) and 0 <= int(entry) < len(D):
+                ends.append(int(entry))
+            else:
+                raise ValueError(
+                    f"there is no distribution {entry!r}: expected a name, or an index from 0 to {len(D) - 1}"
+                )
+        first, second = np.array(ends[:1]), np.array(ends[1:])
+        source, target = (visible(D.names[end]) for end in ends)
     else:
         labels = check_labels(y, D.name_index)
         first, second = (np.flatnonzero(labels == label) for label in (i, j))
@@ -258,15 +260,6 @@ def flow(
 
     mass, cost = np.mean(for_each_pair(D, pairs, metric, digest, n_jobs), axis=0)
     return Flow(source, target, values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
-
-
-def _index_of(D: Distributions, entry: Any) -> int:
-    """Return the index of a distribution that is given by name (text) or index."""
-    if isinstance(entry, str) and entry in D.names:
-        return D.names.index(entry)
-    if isinstance(entry, numbers.Integral) and 0 <= int(entry) < len(D):
-        return int(entry)
-    raise ValueError(f"there is no distribution {entry!r}: expected a name, or an index from 0 to {len(D) - 1}")
 
 
 class Shipments(NamedTuple):
@@ -482,22 +475,17 @@ class AnnotationRelevance(Tabular):
     ----------
     values : list
         Kinds of points.
-    mass : array of shape (n_values,)
-        Mass of each kind, as a mean over distributions; sums to 1.
-    relevance : array of shape (n_values,)
-        Excess distance of a unit of mass of this kind, in units of the mean distance between classes; NaN for a kind
-        that is not in all classes.
-    share : array of shape (n_values,)
-        Mass × relevance as a share of the sum over kinds.
-    draws : array of shape (n_draws, n_values)
-        Shares in bootstrap draws of the distributions; no rows if all are in one group.
+    mass, relevance : array of shape (n_values,)
+        Mass of each kind, as a mean over distributions, which sums to 1; and excess distance of a unit of this mass, in
+        units of the mean distance between classes (NaN for a kind that is not in all classes).
+    share, draws : array of shape (n_values,) and (n_draws, n_values)
+        Mass × relevance as a share of the sum over kinds; the same in bootstrap draws of the distributions, without
+        rows if all are in one group.
     composition : float
         Share of the whole excess distance that is due to mass that must change its kind. Near 1, classes differ in the
         frequencies of the kinds.
-    total : float
-        Excess distance within kinds: sum over kinds of mass × relevance.
-    total_draws : array of shape (n_draws,)
-        The same in the bootstrap draws.
+    total, total_draws : float and array of shape (n_draws,)
+        Excess distance within kinds: sum over kinds of mass × relevance; the same in the bootstrap draws.
     out_of_bag : bool
         Whether every metric was trained on neither of the distributions that it compares.
 
@@ -561,16 +549,13 @@ def annotation_relevance(
     """Divide the excess distance between classes among the kinds of points, with confidence intervals.
 
     The transport plan is the best one among those that keep as much mass as possible in its kind; otherwise, points
-    that have changed would raise the costs of other kinds, which must be their partners. The excess of a kind is the
-    distance of its mass to other classes minus that to the own class: 0 up to noise for a kind that is the same in all
-    classes. Shares sum to 1, and may be negative. All distributions are compared by equal numbers of points.
+    that have changed would raise the costs of other kinds, which must be their partners. The excess of a kind is 0 up
+    to noise if it is the same in all classes; shares may be negative. All distributions have equal numbers of points.
 
     Under a metric that was learned from these labels, every kind is farther in other classes, because the metric has
     fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were trained on neither
-    distribution (out of bag).
-
-    The 95 % intervals are by bootstrap of the distributions within each class (whole groups if given; groups with
-    several classes, regardless of class), on both sides of a comparison. The metric is held fixed.
+    distribution (out of bag). The 95 % intervals are by bootstrap of the distributions within each class (whole groups
+    if given; groups with several classes, regardless of class), on both sides of a comparison, for a fixed metric.
 
     Parameters
     ----------
@@ -598,7 +583,6 @@ def annotation_relevance(
     Returns
     -------
     AnnotationRelevance
-        Share of each kind, with its interval.
 
     Examples
     --------
@@ -611,7 +595,7 @@ def annotation_relevance(
     """
     check_number("n_draws", n_draws, low=1, whole=True)
     D = as_distributions(D)
-    _, codes = classes_of(y, D)
+    codes = classes_of(y, D)[1]
     values, kinds = annotation_of(D, annotation)
     D, kinds = equalized_with_kinds(D, kinds)
     bags = [Bag(D, kinds, metric_of(metric, D), np.zeros(len(D), dtype=bool))]
@@ -666,16 +650,9 @@ def relevance_in_bags(
     draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), n_values + 1)
     (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(
-        values=values,
-        mass=mass,
-        relevance=farther[:-1] / unit,
-        share=shares,
-        draws=drawn[0],
-        composition=float(composition),
-        total=float(total) / unit,
-        total_draws=drawn[1] / unit,
-        out_of_bag=out_of_bag,
-    )
+        values, mass, relevance=farther[:-1] / unit, share=shares, draws=drawn[0], composition=float(composition),
+        total=float(total) / unit, total_draws=drawn[1] / unit, out_of_bag=out_of_bag,
+    )  # fmt: skip
 
 
 def _farther(costs: PairCosts, weights: np.ndarray) -> np.ndarray:

@@ -33,10 +33,8 @@ class Stability(Tabular):
 
     Parameters
     ----------
-    features : list of str
-        Names of the features.
-    importance, refits : array of shape (n_features,) and (n_refits, n_features)
-        Importances of the learner as fitted, and from bootstrap samples of the distributions.
+    features, importance, refits : list of str, array of shape (n_features,) and (n_refits, n_features)
+        Names of the features, and importances of the learner as fitted and from bootstrap samples of the distributions.
     n_top : int
         Number of most important features that are called selected in a refit.
 
@@ -110,7 +108,7 @@ def stability(
     n_top : int, default=20
         Number of most important features that are called selected.
     n_jobs : int or None, default=None
-        Number of parallel fits (joblib).
+        Number of parallel fits.
     random_state : int, RandomState or None, default=0
         Seed of the draws.
     verbose : int, default=0
@@ -119,7 +117,6 @@ def stability(
     Returns
     -------
     Stability
-        Importances of all refits, intervals and selection frequencies.
 
     Examples
     --------
@@ -199,16 +196,13 @@ class Enrichment(Tabular):
 
     Parameters
     ----------
-    sets : list of str
-        Names of the sets.
-    size : array of shape (n_sets,)
-        Number of members of each set in the background.
+    sets, size : list of str, array of shape (n_sets,)
+        Names of the sets, and the number of their members in the background.
     overlap : list of list of str
         Members of each set among the features that are tested for enrichment.
-    effect : array of shape (n_sets,)
-        Fold enrichment: size of the overlap over its expected size.
-    p, q : array of shape (n_sets,)
-        p-values of the sets, and adjusted for their number (Benjamini & Hochberg 1995).
+    effect, p, q : array of shape (n_sets,)
+        Fold enrichment (size of the overlap over its expected size), p-values, and p-values adjusted for their number
+        (Benjamini & Hochberg 1995).
 
     Examples
     --------
@@ -244,17 +238,14 @@ def over_representation(
 
     Parameters
     ----------
-    features : iterable of str
-        Names of the features, all of them in the background.
-    background : iterable of str
-        Names of all features that could have been among `features`, each once.
+    features, background : iterable of str
+        Names of the features, and of all that could have been among them, each once.
     sets : mapping of str to iterable of str
         Name of a set to its members, as from `read_gmt`; sets with 5 to 500 members in the background are tested.
 
     Returns
     -------
     Enrichment
-        Fold enrichment, p- and q-value of every set that is tested.
 
     Examples
     --------
@@ -286,15 +277,9 @@ def over_representation(
     p = stats.hypergeom.sf(hits - 1, len(names), size, len(chosen))
     fold = hits / (size * (len(chosen) / len(names)))
     order = np.lexsort((-fold, p))
-    set_names = list(tested)
-    return Enrichment(
-        sets=[set_names[k] for k in order],
-        size=size[order],
-        overlap=[overlap[k] for k in order],
-        effect=fold[order],
-        p=p[order],
-        q=stats.false_discovery_control(p)[order],
-    )
+    sorted_sets, shared = [list(tested)[k] for k in order], [overlap[k] for k in order]
+    q = stats.false_discovery_control(p)
+    return Enrichment(sorted_sets, size[order], shared, effect=fold[order], p=p[order], q=q[order])
 
 
 def read_gmt(path: str | os.PathLike[str]) -> dict[str, list[str]]:

@@ -42,16 +42,13 @@ class Counterfactual(Tabular):
     ----------
     name, label, other : object
         The distribution, its class, and the class that it is moved to.
-    values : list
-        Kinds of points (cell types).
-    features : list of str
-        Features that at least one ensemble member uses.
-    change, low, high : array of shape (n_values, n_features)
+    values, features : list
+        Kinds of points (cell types), and features that at least one ensemble member uses.
+    change, low, high, p : array of shape (n_values, n_features)
         Mean change of the points of each kind on the optimal plans to distributions of the other class, minus the
         change on plans to distributions of the same class, in units of the feature, with the 95 % confidence interval
-        over distributions of both classes. NaN for a kind that is absent.
-    p : array of shape (n_values, n_features)
-        P-value of each change, adjusted for all kinds and features (maximum of permuted t statistics).
+        over distributions of both classes, and the p-value, adjusted for all kinds and features (maximum of permuted t
+        statistics). NaN for a kind that is absent.
     share : array of shape (n_values,)
         Share of each kind in the transport cost to the other class in excess of that to the same class, at least 0.
     neighbors : list
@@ -131,7 +128,6 @@ def counterfactual(
     Returns
     -------
     Counterfactual
-        Changes with intervals and p-values.
 
     Examples
     --------
@@ -152,17 +148,17 @@ def counterfactual(
             "a class has too few patients for members that were trained without a given pair: add patients"
         )
     classes, codes = classes_of(y, D)
+    labels = classes.tolist()
     if name not in D.names:
         raise ParameterError("name", name, f": expected a distribution of D, for example {D.names[0]!r}")
     subject = D.names.index(name)
     distances = np.asarray(ensemble.distances_)[subject].copy()
     distances[subject] = np.inf
     if other is None:
-        target_code = int(codes[np.argmin(np.where(codes == codes[subject], np.inf, distances))])
-    elif other not in classes.tolist() or classes.tolist().index(other) == codes[subject]:
+        other = labels[int(codes[np.argmin(np.where(codes == codes[subject], np.inf, distances))])]
+    elif other not in labels or labels.index(other) == codes[subject]:
         raise ParameterError("other", other, f": expected another class than {classes[codes[subject]]!r} of {classes}")
-    else:
-        target_code = classes.tolist().index(other)
+    target_code = labels.index(other)
     nearest = np.argsort(distances, kind="stable")
     patients = group_list(groups, D.name_index) or list(range(len(D)))
     sides = []
@@ -177,10 +173,10 @@ def counterfactual(
     D, kinds = equalized_with_kinds(D, kinds)
     position = {str(n): d for d, n in enumerate(geometry.names)}
     # Features that a diagonal member selects have sharper changes than combinations of all features.
-    members = [m for m in fitted.members[""] if m.kind in DIAGONAL] or fitted.members[""]
+    diagonal = [m for m in fitted.members[""] if m.kind in DIAGONAL]
+    members = diagonal or fitted.members[""]
     trained_on = np.array([[m.trained_on[position[str(n)]] for n in D.names] for m in members])
-    selected = [m.columns for m in members if m.kind in DIAGONAL]
-    columns = np.unique(np.concatenate(selected)) if selected else np.arange(D.shape[1])
+    columns = np.unique(np.concatenate([m.columns for m in diagonal])) if diagonal else np.arange(D.shape[1])
 
     def change_and_cost(metric: GroundMetric, partner: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean change of the features and the transport cost by kind of the subject's points."""
@@ -208,24 +204,14 @@ def counterfactual(
     excess = np.maximum(stacked_costs[is_other].mean(axis=0) - stacked_costs[~is_other].mean(axis=0), 0.0)
     features = feature_names(D)
     return Counterfactual(
-        name=name,
-        label=classes[codes[subject]],
-        other=classes[target_code],
-        values=values,
-        features=[features[c] for c in columns],
-        change=change,
-        low=low,
-        high=high,
-        p=p,
-        share=excess / (excess.sum() or 1.0),
-        neighbors=[D.names[d] for d in sides[0]],
-    )
+        name, label=classes[codes[subject]], other=classes[target_code], values=values,
+        features=[features[c] for c in columns], change=change, low=low, high=high, p=p,
+        share=excess / (excess.sum() or 1.0), neighbors=[D.names[d] for d in sides[0]],
+    )  # fmt: skip
 
 
-def _contrast(
-    rows: np.ndarray, is_other: np.ndarray, key: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the difference of the means of two sets of rows, its interval, and p-values adjusted by the maximum."""
+def _contrast(rows: np.ndarray, is_other: np.ndarray, key: str) -> np.ndarray:
+    """Return a row each: difference of the means of two sets of rows, ends of its interval, adjusted p-value."""
     # Variances are moderated by their median over columns, because the smallest of many variances from a few rows are
     # small by chance and would dominate the maximum.
     n, m = int(is_other.sum()), int((~is_other).sum())
@@ -250,14 +236,13 @@ def _contrast(
     for k in range(_N_PERMUTATIONS):
         permuted, permuted_error = statistics(random.permutation(is_other))
         largest[k] = (np.abs(permuted) / permuted_error).max(initial=0.0)
-    change, low, high, p = np.full((4, rows.shape[1]), np.nan)
+    # NaN for absent kinds; no change, with p = 1, for columns that do not vary.
+    result = np.where(finite, np.array([[0.0], [0.0], [0.0], [1.0]]), np.nan)
     reach = student_t.ppf(0.975, degrees) * error
-    change[finite], low[finite], high[finite], p[finite] = 0.0, 0.0, 0.0, 1.0
-    for array, ends in ((change, difference), (low, difference - reach), (high, difference + reach)):
-        array[varies] = ends * scale[varies]
+    result[:3, varies] = np.array([difference, difference - reach, difference + reach]) * scale[varies]
     hits = (largest[:, None] >= observed * (1.0 - 1e-9)).sum(axis=0)
-    p[varies] = (1 + hits) / (1 + _N_PERMUTATIONS)
-    return change, low, high, p
+    result[3, varies] = (1 + hits) / (1 + _N_PERMUTATIONS)
+    return result
 
 
 # Features that are compared between rankings.
@@ -379,7 +364,6 @@ def influence(
     Returns
     -------
     Influence
-        Score, p-value, feature ranking and map without each patient.
 
     Examples
     --------
@@ -412,10 +396,8 @@ def influence(
     with progress_bar(len(order), "leaving out", "patient", show=bool(verbose)) as bar:
         for g in order:
             rows = np.flatnonzero(cohort.groups != g)
-            part, pairs = (
-                _analyse(geometry, cohort, settings, folds, rows, n_permutations),
-                np.triu_indices(rows.size, 1),
-            )
+            part = _analyse(geometry, cohort, settings, folds, rows, n_permutations)
+            pairs = np.triu_indices(rows.size, 1)
             correlation = np.corrcoef(full.distances[np.ix_(rows, rows)][pairs], part.distances[pairs])[0, 1]
             results.append((part.score, part.p, len(full.top & part.top) / max(len(full.top), 1), correlation))
             bar.update()

@@ -1,10 +1,7 @@
 """Significance of single features: p- and q-values for differences in mean and shape between labels.
 
-The unit of all tests is the patient. Each feature of a unit is described by its quantile function, averaged over 20
-bins of equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread,
-skewness, a subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F
-statistics, of the mean and of the shape, are combined, and the combination is ranked among its values for permuted
-labels. `p`, `family_p` and `overall` use permuted labels of all patients; `parametric_p` uses the observed labels only.
+Each feature of a unit (patient) is described by its quantile function, averaged over 20 bins of equal mass: the mean of
+the bins is the mean of the points, the deviations from it are the shape (spread, skewness, a subpopulation).
 """
 
 from __future__ import annotations
@@ -28,6 +25,7 @@ from .._internal.validation import (
     number_groups,
     real_array,
     resolve_seed,
+    unit_codes,
 )
 from ..distributions import Distributions, as_distributions
 from ..learning.splits import RestrictedPermutations, canonical_order, profiles, restricted_permutations
@@ -57,13 +55,10 @@ class Discoveries:
 
     Parameters
     ----------
-    p : array of shape (n_features,)
+    p, q, family_p : array of shape (n_features,)
         Share of arrangements of the labels (the observed one included) in which the feature has at least its observed
-        statistic; not adjusted for the number of features.
-    q : array of shape (n_features,)
-        Estimated false discovery rate of the features with at least this statistic; never below `overall`.
-    family_p : array of shape (n_features,)
-        Share of arrangements in which any feature has at least this statistic (Westfall & Young 1993).
+        statistic; estimated false discovery rate of the features with at least this statistic, never below `overall`;
+        and share of arrangements in which any feature has at least this statistic (Westfall & Young 1993).
     overall : float
         p-value of the hypothesis that no feature differs between labels.
 
@@ -87,10 +82,8 @@ class FeatureSignificance(Tabular):
 
     Parameters
     ----------
-    features : list of str
-        Names of the features.
-    statistic : array of shape (n_features,)
-        Combined z-score of mean and shape.
+    features, statistic : list of str, array of shape (n_features,)
+        Names of the features, and their combined z-scores of mean and shape.
     shift : array of shape (n_features,)
         Difference of the means of the second and the first class, in standard deviations of the points; with
         ``target="ordered"``, change of the mean per standard deviation of the label. NaN with more than two classes.
@@ -99,10 +92,9 @@ class FeatureSignificance(Tabular):
     parametric_p, parametric_q : array of shape (n_features,)
         p-values of the moderated F test of the means (limma), and adjusted for the number of features (Benjamini &
         Hochberg). They assume normally distributed patient means, and do not include changes of shape.
-    exchanged : str
-        Units among which labels were permuted, e.g. "groups within strata".
-    arrangements : int
-        Number of different arrangements of the labels that the design allows.
+    exchanged, arrangements : str and int
+        Units among which labels were permuted, e.g. "groups within strata", and number of different arrangements of the
+        labels that the design allows.
     exact : bool
         Whether all arrangements were used, and `p` does not depend on random numbers.
     smallest_p : float
@@ -176,10 +168,8 @@ def feature_significance(
         Classes, or numbers with ``target="ordered"``; these, groups and strata are aligned by name.
     target : {"classes", "ordered"}, default="classes"
         Whether labels are classes, or numbers (ages, survival percentiles), for which a linear trend is tested.
-    groups : array-like of shape (n_distributions,) or None, default=None
-        Patient of each distribution.
-    strata : array-like of shape (n_distributions,) or None, default=None
-        Batch, centre or another nuisance: removed from the statistic, and labels are permuted within strata only.
+    groups, strata : array-like of shape (n_distributions,) or None, default=None
+        Patient of each distribution, and stratum (batch, centre), within which labels are permuted.
     n_permutations : int, default=1999
         Number of permutations. A feature that differs alone among m needs 2 m permutations for a q-value of 0.05.
     random_state : int, RandomState or None, default=None
@@ -188,17 +178,15 @@ def feature_significance(
     Returns
     -------
     FeatureSignificance
-        Statistics, p- and q-values of all features.
 
     Notes
     -----
     If patients of a stratum are exchangeable, `p` is exact for any distribution of the features; it is approximate if
     the number of samples per patient depends on the label. If no feature differs, the probability of any q-value below
     0.05 is at most 0.05, for any dependence between features. With effects, `q` estimates the expected share of false
-    discoveries, assuming that features of equal statistic have similar null distributions. `parametric_p` and
-    `parametric_q` assume normally distributed patient means; use them if `smallest_p` shows that the cohort is too
-    small for a permutation test: 5 pairs have 32 arrangements and a smallest p of 1/16. No number protects against a
-    confounder that is not among the strata.
+    discoveries, assuming that features of equal statistic have similar null distributions. Use `parametric_p` if
+    `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32 arrangements and a smallest
+    p of 1/16. No number protects against a confounder that is not among the strata.
 
     Examples
     --------
@@ -244,17 +232,11 @@ def feature_significance(
     exact = design.exchange.arrangements <= n_permutations + 1
     partitions = design.exchange.partitions if target == "classes" else design.exchange.arrangements
     return FeatureSignificance(
-        features=feature_names(D),
-        statistic=statistics[0],
-        shift=shift,
-        discoveries=_discoveries(statistics, pooled_p),
-        parametric_p=parametric_p,
-        parametric_q=stats.false_discovery_control(parametric_p),
-        exchanged=design.exchange.among,
-        arrangements=design.exchange.arrangements,
-        exact=exact,
+        feature_names(D), statistics[0], shift, discoveries=_discoveries(statistics, pooled_p),
+        parametric_p=parametric_p, parametric_q=stats.false_discovery_control(parametric_p),
+        exchanged=design.exchange.among, arrangements=design.exchange.arrangements, exact=exact,
         smallest_p=max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements)),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -270,18 +252,13 @@ class _Design:
     @classmethod
     def of(cls, labels: np.ndarray, groups: Any, strata: Any, names: Any) -> _Design:
         n = labels.size
-        order = canonical_order(names, n)
-        group = number_groups(groups, n)
-        if group is None:
-            units = np.argsort(order)
-        else:  # a unit is a patient and a label; numbered in the order of names
-            keys = [(int(group[row]), labels[row].item()) for row in range(n)]
-            numbers = {key: unit for unit, key in enumerate(dict.fromkeys(keys[row] for row in order))}
-            units = np.array([numbers[key] for key in keys])
-        first = np.array([np.flatnonzero(units == unit)[0] for unit in range(int(units.max()) + 1)])
-        by_unit = labels[first]
-        patients = None if group is None else group[first]
-        stratum = number_groups(strata, n, "strata")
+        order, group, stratum = canonical_order(names, n), number_groups(groups, n), number_groups(strata, n, "strata")
+        # A unit is a patient and a label, or a distribution; units are numbered in the order of names.
+        pairs = None if group is None else list(zip(group[order].tolist(), labels[order].tolist(), strict=True))
+        units = np.empty(n, np.intp)
+        units[order] = unit_codes(pairs, n)
+        first = np.unique(units, return_index=True)[1]
+        by_unit, patients = labels[first], None if group is None else group[first]
         shares = None if stratum is None else profiles(stratum, units)
         exchange = restricted_permutations(by_unit, patients, shares)
         nuisance = np.ones((by_unit.size, 1))
@@ -448,6 +425,10 @@ def _test(
 
     statistics = np.empty((len(arrangements), n_features))
     scores, null = np.empty((2, n_features)), np.empty((valid.size, n_features), dtype=np.float32)
+
+    def combine(score_mean: Floats, score_shape: Floats) -> Floats:
+        return np.maximum(score_mean, score_shape - _SHAPE_PENALTY)
+
     for block in blocks:
         by_labels, by_removal = [], []
         for k in range(2):
@@ -460,7 +441,7 @@ def _test(
             by_removal.append(
                 fitted[k].scores(pooled[k].explained(residuals), residual[k, block], pooled[k].rank, n_error, *among)
             )
-        statistics[:, block], null[:, block] = _combined(*by_labels), _combined(*by_removal)
+        statistics[:, block], null[:, block] = combine(*by_labels), combine(*by_removal)
     columns = bases[0].columns[0]
     shift: Any = np.full(n_features, np.nan)
     if columns.shape[1] == 1:
@@ -468,43 +449,30 @@ def _test(
     pooled_p: Any = None
     if n_error - n_between >= 1 and valid.size:
         tail = np.sort(null, axis=None)
-        at_least = tail.size - np.searchsorted(tail, (_combined(*scores) - 1e-6).astype(np.float32), side="left")
+        at_least = tail.size - np.searchsorted(tail, (combine(*scores) - 1e-6).astype(np.float32), side="left")
         pooled_p = (1.0 + at_least) / (1.0 + tail.size)
     parametric_p = fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0])
     return np.round(statistics, _DECIMALS, out=statistics), pooled_p, parametric_p, shift
 
 
-def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
-    return np.maximum(score_mean, score_shape - _SHAPE_PENALTY)
-
-
 def _discoveries(statistics: Floats, pooled_p: np.ndarray | None) -> Discoveries:
     """Return p-values by the permutations of each feature, and q-values."""
     # q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at
-    # most a factor `_EXTRAPOLATION`. This is an estimate, which may be small by chance. Therefore the smallest tail
-    # ratio of all features is ranked among those of the other arrangements, and no q-value is below this rank
-    # (`overall`): if no feature differs, a q-value below 0.05 has a probability of at most 0.05 for any dependence
-    # between features.
+    # most a factor `_EXTRAPOLATION`. This estimate may be small by chance. Therefore the smallest estimated false
+    # discovery rate of all thresholds (Tusher, Tibshirani & Chu 2001) is ranked among those of the other arrangements,
+    # and no q-value is below this rank (`overall`): if no feature differs, a q-value below 0.05 has a probability of at
+    # most 0.05 for any dependence between features.
     observed, pool = statistics[0], np.sort(statistics, axis=None)
     p = np.mean(statistics >= observed, axis=0)
-    ratios = np.array([_smallest_tail_ratio(row, pool, len(statistics)) for row in statistics])
-    overall = float(np.mean(ratios <= ratios[0]))
+    rates = np.empty(len(statistics))
+    for k, row in enumerate(statistics):
+        ascending = np.sort(row)  # searches for ascending values are four times as fast
+        expected = (pool.size - np.searchsorted(pool, ascending, side="left")) / len(statistics)
+        rates[k] = np.min(expected / (row.size - np.searchsorted(ascending, ascending, side="left")))
+    overall = float(np.mean(rates <= rates[0]))
     extrapolated = p if pooled_p is None else np.maximum(pooled_p, p / _EXTRAPOLATION)
-    return Discoveries(
-        p=p,
-        q=np.maximum(stats.false_discovery_control(extrapolated), overall),
-        family_p=np.mean(statistics.max(axis=1)[:, None] >= observed, axis=0),
-        overall=overall,
-    )
-
-
-def _smallest_tail_ratio(row: Floats, pool: Floats, n_rows: int) -> float:
-    """Return the smallest estimated false discovery rate of an arrangement (Tusher, Tibshirani & Chu 2001)."""
-    # For each threshold it is the mean number of values above it in a row of the pool, over their number in this row.
-    ascending = np.sort(row)  # searches for ascending values are four times as fast
-    expected = (pool.size - np.searchsorted(pool, ascending, side="left")) / n_rows
-    selected = row.size - np.searchsorted(ascending, ascending, side="left")
-    return float(np.min(expected / selected))
+    q = np.maximum(stats.false_discovery_control(extrapolated), overall)
+    return Discoveries(p, q, np.mean(statistics.max(axis=1)[:, None] >= observed, axis=0), overall)
 
 
 @dataclass(frozen=True)
