@@ -23,7 +23,7 @@ from sklearn.preprocessing import SplineTransformer
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.evaluation import intervals
+from groundmetric.evaluation import scores
 from groundmetric.evaluation.scores import score_codes
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
@@ -341,7 +341,7 @@ def baselines(folder: Path) -> Found:
 @case
 def statistics(folder: Path) -> Found:
     random, of, y, who = np.random.default_rng(0), gm.evaluation, np.repeat([0, 1], 10), np.arange(20) // 2
-    (first, second), draws = random.random((2, 20)), intervals.resample(who, y, 200)
+    (first, second), draws = random.random((2, 20)), scores.resample(who, y, 200)
     away, probabilities = np.abs(first[:, None] - first), np.stack([first, 1.0 - first], axis=1)
     splits = {"one": of.leave_one_out(y), "one group": of.leave_one_group_out(who)}
     for name, groups in (("alone", None), ("groups", who)):
@@ -349,8 +349,8 @@ def statistics(folder: Path) -> Found:
         splits[f"folds, {name}"] = of.folds(y, groups=groups, n_repeats=2, random_state=0)
     return {
         "draws": draws,
-        "t": intervals.corrected_t(first, 0.25), "paired t": intervals.paired_t(first, second, 0.25),
-        "holm": intervals.holm([*second, np.nan]),
+        "t": scores.corrected_t(first, 0.25), "paired t": scores.paired_t(first, second, 0.25),
+        "holm": scores.holm([*second, np.nan]),
         "scores": score_codes(y, probabilities), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "splits": splits,
     }  # fmt: skip

@@ -22,8 +22,7 @@ import groundmetric as gm
 from groundmetric import evaluation
 from groundmetric.baselines import Euclidean, SummaryModel
 from groundmetric.estimators import GroundMetricMethod
-from groundmetric.evaluation.intervals import r2_difference, r2_estimate
-from groundmetric.evaluation.scores import SCORES
+from groundmetric.evaluation.scores import SCORES, r2_difference, r2_estimate
 
 N_COHORTS, N_TRUTH, N_FEATURES, N_SHIFTED = 150, 100, 20, 5
 # Coverage that the intervals promise at least, at a nominal 95 %.

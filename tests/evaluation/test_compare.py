@@ -19,8 +19,7 @@ from groundmetric.evaluation import (
     leave_one_out,
     shuffled,
 )
-from groundmetric.evaluation.intervals import corrected_t, wilson_ends
-from groundmetric.evaluation.scores import score_codes
+from groundmetric.evaluation.scores import corrected_t, score_codes, wilson_ends
 
 from .methods import euclidean, failing, knowing, means, oracle, tiny_cohort
 

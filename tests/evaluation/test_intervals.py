@@ -9,8 +9,16 @@ from scipy.spatial.distance import cdist
 from groundmetric import Distributions
 from groundmetric.baselines import Euclidean
 from groundmetric.evaluation import compare, folds, leave_one_group_out, shuffled, vote
-from groundmetric.evaluation.intervals import INFLATION, Predictions, difference, interval, wilson_ends
-from groundmetric.evaluation.scores import SCORES, auc_influence, score_codes
+from groundmetric.evaluation.scores import (
+    INFLATION,
+    SCORES,
+    Predictions,
+    auc_influence,
+    difference,
+    interval,
+    score_codes,
+    wilson_ends,
+)
 from groundmetric.learning.splits import rounds_of
 
 

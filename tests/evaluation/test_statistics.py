@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from groundmetric.ensemble.members import importance_interval
-from groundmetric.evaluation.intervals import (
+from groundmetric.evaluation.scores import (
     containing,
     corrected_t,
     holm,

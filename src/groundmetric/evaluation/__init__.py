@@ -2,11 +2,10 @@
 
 from ..learning.splits import folds, leave_one_group_out, leave_one_out, shuffled
 from .compare import compare, out_of_fold_distances
-from .intervals import Difference, Estimate
 from .permutation import PermutationTest, SizeAssociation, permutation_test, size_association
 from .planning import LearningCurve, learning_curve
 from .results import Comparison, Voting
-from .scores import concordance_index, vote
+from .scores import Difference, Estimate, concordance_index, vote
 
 __all__ = [
     "Comparison",

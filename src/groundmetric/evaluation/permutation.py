@@ -48,9 +48,8 @@ from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort, prepare_fit
 from ..estimators.predictor import EnsemblePredictor
 from ..learning.splits import Split, as_splits, check_splits, folds, restricted_permutations, rounds_of
 from .compare import Cohort, fit, nearest_training, predict, recorded_warnings
-from .intervals import Predictions
 from .results import Protocol, Voting
-from .scores import score_codes
+from .scores import Predictions, score_codes
 
 STATISTICS = ("combined", "score", "association")
 SCORE, SEPARATION = "held-out score", "map separation"

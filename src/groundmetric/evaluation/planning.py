@@ -25,8 +25,8 @@ from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import ParameterError, check_labels, check_number, group_list, resolve_seed, unit_codes
 from ..distributions import as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
-from .intervals import Predictions, interval
 from .permutation import MERGE_WEIGHTS, merged_p_value, permutation_test
+from .scores import Predictions, interval
 
 if TYPE_CHECKING:
     from pandas import DataFrame

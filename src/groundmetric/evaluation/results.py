@@ -17,9 +17,7 @@ from .._internal.validation import check_class_weight, check_number, unit_codes
 from ..distributions import Distributions, resolve_n_points
 from ..estimators.neighbors import check_weights, class_shares
 from ..learning.splits import Split, rounds_of
-from . import intervals
-from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t
-from .scores import SCORES, encode
+from .scores import SCORES, Difference, Estimate, Predictions, corrected_t, difference, encode, holm, interval, paired_t
 
 OK, OUT_OF_MEMORY, ERROR = "ok", "OOM", "error"
 LEVELS = ("distributions", "points")
@@ -118,7 +116,7 @@ class Comparison:
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions, otherwise means
     over splits. The 95% intervals cover the score on new patients (outer groups or, without groups, distributions) of
-    the method trained on cohorts of the size of the training parts. See `groundmetric.evaluation.intervals`.
+    the method trained on cohorts of the size of the training parts. See `groundmetric.evaluation.scores`.
 
     Parameters
     ----------
@@ -202,7 +200,7 @@ class Comparison:
         value = plain.value if self.rounds is None else predictions.pooled(score)
         if not np.isfinite(value) or not predictions.several_units:
             return Estimate(value, plain.sd, np.nan, np.nan, "")
-        return Estimate(value, plain.sd, *intervals.interval(predictions, score, value), "Wilson")
+        return Estimate(value, plain.sd, *interval(predictions, score, value), "Wilson")
 
     def difference(
         self, one: str, other: str, score: str = "balanced_accuracy", level: str = "distributions"
@@ -227,7 +225,7 @@ class Comparison:
         value = float(values[0] - values[1])
         if not np.isfinite(value) or not parts[0].several_units:
             return Difference(value, np.nan, np.nan, np.nan, "")
-        return Difference(value, *intervals.difference(parts[0], parts[1], score, values), "Wilson")
+        return Difference(value, *difference(parts[0], parts[1], score, values), "Wilson")
 
     def against(
         self, reference: str | None = None, score: str = "balanced_accuracy", level: str = "distributions"

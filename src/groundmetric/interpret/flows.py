@@ -30,7 +30,7 @@ from .._internal.validation import (
 )
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
-from ..evaluation.intervals import containing, resample
+from ..evaluation.scores import containing, resample
 from ..metrics.base import GroundMetric
 from ..transport.cohort import clouds_of
 from ..transport.solvers.exact import solve_exact

@@ -20,7 +20,7 @@ from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomSt
 from .._internal.validation import check_number, group_list, unit_codes
 from ..distributions import as_distributions
 from ..ensemble.members import importance_interval
-from ..evaluation.intervals import resample
+from ..evaluation.scores import resample
 from .flows import Tabular, classes_of, feature_names, metric_of
 
 # Sizes of sets that are tested for enrichment, in features of the background.

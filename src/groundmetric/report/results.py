@@ -54,10 +54,9 @@ from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, SizeAssociation, Voting, compare, folds, learning_curve
 from ..evaluation.compare import Cohort as Folds
 from ..evaluation.compare import fit, recorded_warnings
-from ..evaluation.intervals import Difference, Estimate, holm, r2_difference, r2_estimate
 from ..evaluation.permutation import PreparedTest
 from ..evaluation.results import Result, lead_in_words
-from ..evaluation.scores import encode, score_codes
+from ..evaluation.scores import Difference, Estimate, encode, holm, r2_difference, r2_estimate, score_codes
 from ..interpret import counterfactual, feature_significance, influence, over_representation, read_gmt, stability
 from ..interpret.axes import canonical_axes
 from ..interpret.flows import Bag, partners, relevance_in_bags, travel_of_cells
