@@ -105,11 +105,6 @@ class DistanceMethod(Baseline):
             Training distributions; the rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,) or None, default=None
             Class of each distribution, for transformers that need labels.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
         """
         D = self._training_input(D)
         self._fit(D, None if y is None else check_labels(y, D.name_index))
@@ -118,21 +113,9 @@ class DistanceMethod(Baseline):
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Return distances between the distributions of A and of B (or among those of A).
+        """Return distances between the distributions of `A` and of `B` (None: of `A`), shape (len(A), len(B)).
 
-        Parameters
-        ----------
-        A : Distributions or array of shape (n_points, n_features)
-            Distributions of the rows.
-        B : Distributions, array of shape (n_points, n_features) or None, default=None
-            Distributions of the columns; None: those of A.
-        n_jobs : int or None, default=None
-            Number of threads for transport; None means one, -1 one per core.
-
-        Returns
-        -------
-        array of shape (len(A), len(B))
-            Distances.
+        Transport uses `n_jobs` threads; None means one, -1 one per core.
         """
         raise NotImplementedError
 
@@ -251,18 +234,7 @@ class Summary(TransformerMixin, DistanceMethod):
         self.scale_ = np.where(deviation > 1e-10 * np.abs(self.centre_), deviation, np.inf)
 
     def transform(self, D: DistributionsLike) -> np.ndarray:
-        """Return a vector per distribution.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_statistics)
-            Statistics.
-        """
+        """Return a vector per distribution of `D`, shape (n_distributions, n_statistics)."""
         return self._vectors(self._checked(D))
 
     def distances(
@@ -335,17 +307,9 @@ class Composition(DistanceMethod):
         self._prior = _COMPOSITION_PRIOR * counts / counts.sum()
 
     def proportions(self, D: DistributionsLike) -> np.ndarray:
-        """Return the share of each type in every distribution, including the pseudo-counts.
+        """Return the share of each type in every distribution of `D`, including the pseudo-counts.
 
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_types)
-            Shares in the order of `types_`; each row sums to 1.
+        The columns are in the order of `types_`; each row sums to 1.
         """
         D = self._checked(D)
         counts = self._types.counts(D) + self._prior
@@ -472,7 +436,7 @@ class _Predictor(Baseline):
     _fit: Any
     _predict: Any
 
-    def fit(self, D: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None) -> Any:
+    def fit(self, D: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None) -> Self:
         """Fit the model, with its penalty chosen by cross-validation inside these distributions.
 
         Parameters
@@ -483,11 +447,6 @@ class _Predictor(Baseline):
             Classes, numbers or survival times, by `target`.
         groups : array-like of shape (n_distributions,) or None, default=None
             Group (patient) of each distribution, which folds do not divide.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
         """
         D = self._training_input(D)
         target, classes = read_target(y, self.target, D)
@@ -500,35 +459,13 @@ class _Predictor(Baseline):
         return self
 
     def predict(self, D: DistributionsLike) -> np.ndarray:
-        """Predict labels of distributions.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Classes, numbers, or risks (the higher, the earlier the event).
-        """
+        """Return the class, number, or risk (the higher, the earlier the event) of each distribution of `D`."""
         predictions = self._predict(self._checked(D))
         return self.classes_[predictions.argmax(axis=1)] if self.target == "classes" else predictions
 
     @available_if(lambda self: self.target == "classes")
     def predict_proba(self, D: DistributionsLike) -> np.ndarray:
-        """Predict the probability of each class.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_classes)
-            Probabilities in the order of `classes_`; each row sums to 1.
-        """
+        """Return the probability of each class, shape (n_distributions, n_classes), in the order of `classes_`."""
         return self._predict(self._checked(D))
 
 

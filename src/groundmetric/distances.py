@@ -106,12 +106,8 @@ def kneighbors(
         Distributions to search among. None searches among the other distributions of `A`.
     n_neighbors : int, default=5
         Number of neighbours of each distribution.
-    metric : GroundMetric or str, default="euclidean"
-        Distance between points, as in `pairwise_distances`.
-    n_jobs : int or None, default=None
-        Number of threads; None means one, -1 one per core.
-    max_pivots : int or None, default=None
-        Largest number of simplex pivots per pair; reaching it is a warning.
+    metric, n_jobs, max_pivots : as in `pairwise_distances`
+        Distance between points, number of threads, and limit of simplex pivots.
 
     Returns
     -------
@@ -156,41 +152,18 @@ class GroundMetricMethod:
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Return exact Wasserstein distances between the distributions of A and of B (or among those of A).
+        """Return exact distances between the distributions of `A` and of `B` (None: of `A`), shape (len(A), len(B)).
 
-        All points are used. If their numbers differ, give ``A.equalize()``.
-
-        Parameters
-        ----------
-        A : Distributions or array of shape (n_points, n_features)
-            First cohort. The rows of an array are distributions of one point each.
-        B : Distributions, array of shape (n_points, n_features) or None, default=None
-            Second cohort. None compares the distributions of `A` with each other.
-        n_jobs : int or None, default=None
-            Number of threads; None means one, -1 one per core.
-
-        Returns
-        -------
-        array of shape (len(A), len(B))
-            Distances under the learned metric; symmetric with zeros on the diagonal if `B` is None.
+        All points are used. If their numbers differ, give ``A.equalize()``. The result does not depend on `n_jobs`, the
+        number of threads (None: one; -1: one per core).
         """
         check_is_fitted(self, "metric_")
         return pairwise_distances(A, B, self.metric_, n_jobs=n_jobs)
 
     def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
-        """Return distances between points: all of `x` to all of `y` (or among those of `x`).
+        """Return distances between the points (rows) of `x` and of `y` (None: of `x`), shape (n_x, n_y).
 
-        Parameters
-        ----------
-        x : array or sparse matrix of shape (n_x, n_features), data frame or Distributions
-            Points as rows; for Distributions, their `points` in order.
-        y : array or sparse matrix of shape (n_y, n_features), data frame, Distributions or None, default=None
-            Second points. None compares the points of `x` with each other.
-
-        Returns
-        -------
-        array of shape (n_x, n_y)
-            Distances under the learned metric.
+        Points are an array, a sparse matrix, a data frame, or the `points` of Distributions.
         """
         check_is_fitted(self, "metric_")
         return self.metric_.distances(x, y)

@@ -73,7 +73,7 @@ class Modalities:
         n_cells: int | None = 1000,
         random_state: int = 0,
     ) -> Modalities:
-        """Read the cells of a MuData.
+        """Read the cells of a MuData; their names become the annotation "cell".
 
         Values should be normalised and on a scale that suits each modality. Every sample needs cells in every modality.
 
@@ -96,11 +96,6 @@ class Modalities:
             Largest number of cells per sample, the same cells in all modalities that have them. None: all.
         random_state : int, default=0
             Seed of the draw.
-
-        Returns
-        -------
-        Modalities
-            Samples in order of first appearance in the first modality; names of cells in the annotation "cell".
         """
         from ._anndata.cohort import read_modalities
 
@@ -148,14 +143,10 @@ class Modalities:
         return all(sets == cells[0] for sets in cells)
 
     def joint(self) -> Distributions:
-        """Combine the features of all modalities ("rna:CD8A", "protein:CD8") for cells that all modalities have.
+        """Return distributions with the features of all modalities ("rna:CD8A", "protein:CD8").
 
-        Transport between joint distributions depends on combinations of features across modalities.
-
-        Returns
-        -------
-        Distributions
-            The samples with the cells that all modalities have, in the order of the first modality.
+        They have the cells that all modalities have, in the order of the first modality. Transport between them depends
+        on combinations of features across modalities.
         """
         rows = self._shared_rows()
         parts = list(self.parts.values())
@@ -173,7 +164,7 @@ class Modalities:
         return joint
 
     def joint_metric(self, metrics: Mapping[str, GroundMetric | str], weights: Mapping[str, float]) -> GroundMetric:
-        """Return a metric between cells whose squared distance is a weighted sum over modalities.
+        """Return a metric for the points of `joint` whose squared distance is a weighted sum over modalities.
 
         Distances of a modality are divided by the spread of its points under its metric.
 
@@ -183,11 +174,6 @@ class Modalities:
             Metric of each modality.
         weights : dict of str to float
             Weight of each modality, at least 0; they are divided by their sum.
-
-        Returns
-        -------
-        GroundMetric
-            A metric for the points of `joint`.
         """
         if set(weights) != set(self.parts):
             raise ParameterError("weights", dict(weights), f": expected a weight for each of {list(self.parts)}")

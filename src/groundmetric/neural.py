@@ -174,10 +174,8 @@ class NeuralDistance(_NetworkMetric):
     ----------
     module : torch.nn.Module
         Maps two tensors (n, n_features) to n distances; a copy is kept.
-    centre, scale : array of shape (n_features,)
-        Mean and standard deviation by which points are standardised first.
-    features : sequence of str or None, default=None
-        Names of the features.
+    centre, scale, features : as in `NeuralMetric`
+        Mean, standard deviation and name of each feature.
     """
 
     kind = "neural distance"

@@ -52,39 +52,14 @@ class ExactWasserstein(AbstractDistance):
         self.accepts_precomputed = False
 
     def __call__(self, X: Any, Y: Any, **options: Any) -> float:
-        """Return the distance between two groups of cells.
-
-        Parameters
-        ----------
-        X, Y : array or sparse matrix of shape (n_cells, n_features)
-            Cells of the two groups.
-        **options : Any
-            Options that override those of the object.
-
-        Returns
-        -------
-        float
-            The distance.
-        """
+        """Return the distance between two groups of cells (rows); `options` override those of the object."""
         first, second = (Distributions.from_arrays([cells], [name]) for cells, name in ((X, "X"), (Y, "Y")))
         return float(pairwise_distances(first, second, self.ground_metric, **{**self.options, **options})[0, 0])
 
     def from_precomputed(self, P: Any, idx: Any, **kwargs: Any) -> float:
-        """Return the distance between two groups of cells from given distances between all cells.
+        """Return the distance between two groups of cells from distances `P` between all cells.
 
-        Parameters
-        ----------
-        P : array of shape (n_cells, n_cells)
-            Distances between cells, in place of those of the ground metric.
-        idx : array of bool of shape (n_cells,)
-            Which cells are of the first group.
-        **kwargs : Any
-            Arguments of `groundmetric.transport.solve`.
-
-        Returns
-        -------
-        float
-            The distance.
+        `idx` is the mask of the first group, and `kwargs` are arguments of `groundmetric.transport.solve`.
         """
         first = np.asarray(idx, dtype=bool)
         return float(solve(np.asarray(P)[np.ix_(first, ~first)], **kwargs).value)
@@ -166,23 +141,10 @@ class TransportDistanceTest(DistanceTest):
         self.distance = distance
 
     def test_xy(self, adata: Any, groupby: str, contrast: str, show_progressbar: bool = True) -> Any:
-        """Test all groups of cells against one, as pertpy does.
+        """Return a table of tests of all groups in the column `groupby` of ``adata.obs`` against the group `contrast`.
 
-        Parameters
-        ----------
-        adata : AnnData
-            Cells.
-        groupby : str
-            Column of `obs` with the group of each cell.
-        contrast : str
-            Group that the others are compared with.
-        show_progressbar : bool, default=True
-            Whether to show progress.
-
-        Returns
-        -------
-        DataFrame
-            By group: "distance", "pvalue", "significant", and the last two after correction ("_adj").
+        As in pertpy, its columns are "distance", "pvalue", "significant", and the last two after correction ("_adj"). A
+        progress bar is shown unless `show_progressbar` is False. The cells are those of `adata`.
         """
         # Before pertpy 1.3, groups have each other's p-values unless cells come in their order (its issue 1072).
         order = adata.obs[groupby].reset_index(drop=True).sort_values(kind="stable").index

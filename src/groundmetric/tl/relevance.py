@@ -48,10 +48,8 @@ def cell_relevance(
         The `key_added` of `tl.learn`.
     random_state : int, default=0
         Seed of the draw of partners.
-    n_jobs : int or None, default=None
-        Threads; None: one.
-    verbose : int, default=0
-        1 shows a progress bar on a terminal.
+    n_jobs, verbose : as in `tl.samples`
+        Number of threads, and whether to show a progress bar.
 
     Notes
     -----

@@ -85,12 +85,8 @@ def transfer(
         Seed of the draw.
     force : bool, default=False
         Whether values on another scale give a warning instead of an error.
-    key : str, default="groundmetric"
-        The `key_added` of `tl.learn`.
-    n_jobs : int or None, default=None
-        Threads for the distances; None: one.
-    verbose : int, default=0
-        1 shows a progress bar on a terminal.
+    key, n_jobs, verbose : as in `tl.samples`
+        The `key_added` of `tl.learn`, number of threads, and whether to show a progress bar.
 
     Returns
     -------
