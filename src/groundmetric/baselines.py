@@ -1,13 +1,4 @@
-"""Methods that a learned ground metric is compared with: what one would use instead of learning a metric.
-
-`standard` makes the baselines that `groundmetric evaluate` and the report show. `SummaryModel` puts any scikit-learn
-classifier or regressor on a vector per distribution, and `PointTransport` any scikit-learn transformer before optimal
-transport.
-
->>> import groundmetric as gm
->>> list(gm.baselines.standard())[:2]
-['pseudobulk', 'moments']
-"""
+"""Methods that a learned ground metric is compared with; `standard` makes those of `groundmetric evaluate`."""
 
 from __future__ import annotations
 
@@ -267,10 +258,8 @@ class Composition(DistanceMethod):
     ----------
     n_types : int, default=20
         Number of clusters; not used with an annotation.
-    annotation : str or None, default=None
-        Annotation of the points that holds their types, e.g. "cell_type". None: clusters found by k-means.
-    random_state : int, default=0
-        Seed of draws of points and of k-means.
+    annotation, random_state : as in `Summary`
+        Annotation with the types of the points, and seed.
 
     Attributes
     ----------
@@ -497,10 +486,8 @@ class SummaryModel(_Predictor):
         Estimator of scikit-learn that is fitted to the unscaled vectors; None: the default model.
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels.
-    annotation : str or None, default=None
-        Annotation of the points that holds their types; None: 20 clusters.
-    random_state : int, default=0
-        Seed of the summary.
+    annotation, random_state : as in `Summary`
+        Annotation with the types of the points, and seed.
 
     Attributes
     ----------
@@ -718,10 +705,8 @@ def standard(target: str = "classes", *, annotation: str | None = None, random_s
     ----------
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels.
-    annotation : str or None, default=None
-        Annotation of the points that holds their types, e.g. "cell_type"; None: clusters.
-    random_state : int, default=0
-        Seed of draws of points, clusters and random features.
+    annotation, random_state : as in `Summary`
+        Annotation with the types of the points, and seed.
 
     Returns
     -------

@@ -24,7 +24,6 @@ from ._internal.validation import (
     keyed_generator,
     keyed_uniform,
     real_array,
-    refuse_groups,
     refuse_mask,
     resolve_seed,
 )
@@ -117,7 +116,11 @@ class Distributions:
         annotations: Mapping[str, LabelsLike] | None = None,
         **other: Any,
     ) -> None:
-        refuse_groups(other, "Distributions")
+        if "groups" in other:
+            problem = "takes no groups (patients that a split keeps together)"
+            raise TypeError(f"Distributions {problem}: the distribution of each row is `samples`")
+        if other:
+            raise TypeError(f"Distributions got an unexpected keyword argument {next(iter(other))!r}")
         if isinstance(points, Distributions):
             raise TypeError("points is already an object of class Distributions: use it directly")
         if samples is None:

@@ -36,14 +36,7 @@ def select_genes(adata: AnnData, *, layer: str | None = None, key_added: str = S
     layer : str or None, default=None
         Layer with the values; None: X.
     key_added : str, default="selected_genes"
-        Column of `var` and entry of `uns` for the results.
-
-    Notes
-    -----
-    Results, with "selected_genes" for `key_added`:
-
-    - ``var["selected_genes"]``: True for the genes to learn from
-    - ``uns["selected_genes"]``: dict with the method, and the numbers of selected genes and of all
+        Column of `var` for the mask, and entry of `uns` for the method and the numbers of selected genes and of all.
 
     Examples
     --------
@@ -152,14 +145,8 @@ def spatial(
     spatial_key : str, default="spatial"
         Entry of `obsm` with the coordinates.
     key_added : str, default="X_spatial"
-        Entry of `obsm` and of `uns` for the results.
-
-    Notes
-    -----
-    Results, with "X_spatial" for `key_added`:
-
-    - ``obsm["X_spatial"]``: values, then space, each scaled to its share of the mean squared distance
-    - ``uns["X_spatial"]``: dict with the parameters, and "n_values", the number of columns of values
+        Entry of `obsm` for the result: values, then space, each scaled to its share of the mean squared distance. The
+        entry of `uns` has the parameters, and "n_values", the number of columns of values.
 
     Examples
     --------

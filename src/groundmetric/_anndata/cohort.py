@@ -19,7 +19,7 @@ from ..evaluation import SizeAssociation, size_association
 from ..interpret import batch_effects
 from ..learning.labels import Ordered, resolve_target
 from ..modalities import CELL
-from .source import PANEL, Moments, Source, list_names, moments, read, warn_of_counts
+from .source import MIN_ZEROS, PANEL, Moments, Source, list_names, moments, read, warn_of_counts
 
 # Column of `var` in which pp.select_genes stores its mask, and the column of `obs` that has cell types by default.
 SELECTED, CELL_TYPE = "selected_genes", "cell_type"
@@ -501,11 +501,11 @@ def _gene_mask(genes: Any, names: pd.Index) -> np.ndarray:
 
 def default_rule(statistics: Moments) -> tuple[str, str]:
     """Return the rule that is applied by default, and the reason."""
-    # On a log scale, the variance of a gene shows how informative it is; that of a marker depends on its unit.
-    if statistics.looks_like_genes:
-        return "variance", "the default for genes"
     if statistics.mean.size <= PANEL:
         return "all", f"the default for {PANEL} or fewer"
+    # On a log scale, the variance of a gene shows how informative it is; that of a marker depends on its unit.
+    if statistics.negative == 0.0 and statistics.zeros >= MIN_ZEROS:
+        return "variance", "the default for genes"
     return "all", "the default for values other than counts of genes or their logarithms"
 
 

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import anndata as ad
@@ -31,7 +30,7 @@ _SPARSENESS = 10
 # Up to this number, features are a panel of markers or measurements, which may differ in units; genes are more.
 PANEL = 100
 # Non-negative values of more features with at least this share of zeros are counts of genes or their logarithms.
-_MIN_ZEROS = 0.05
+MIN_ZEROS = 0.05
 
 
 class Source:
@@ -42,7 +41,19 @@ class Source:
         self.adata: Any = None
         if isinstance(cells, str | os.PathLike):
             # Not through anndata's backed mode, which would load all layers.
-            self._file = _open_store(Path(cells))
+            path = Path(cells)
+            if path.is_dir():
+                if path.suffix != ".zarr":
+                    raise ValueError(f"{str(path)!r} is a folder: expected an .h5ad file")
+                import zarr
+
+                self._file = zarr.open_group(path, mode="r")
+            else:
+                with path.open("rb"):  # raises an error that names the file if it is missing or not readable
+                    pass
+                if not h5py.is_hdf5(path):
+                    raise ValueError(f"{str(path)!r} is not an .h5ad file: it is not in the HDF5 format")
+                self._file = h5py.File(path, "r")
             if missing := [part for part in ("obs", "var") if part not in self._file]:
                 self.close()
                 raise ValueError(f"{str(cells)!r} is not an .h5ad file: it lacks {missing[0]!r}")
@@ -126,7 +137,7 @@ class Source:
     def __enter__(self) -> Source:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -144,21 +155,6 @@ def _computed(entry: Any) -> Any:
     if isinstance(entry, Mapping):
         return {name: _computed(value) for name, value in entry.items()}
     return entry.compute() if is_dask(entry) else entry
-
-
-def _open_store(path: Path) -> Any:
-    """Open an .h5ad file or a .zarr folder for reading."""
-    if path.is_dir():
-        if path.suffix != ".zarr":
-            raise ValueError(f"{str(path)!r} is a folder: expected an .h5ad file")
-        import zarr
-
-        return zarr.open_group(path, mode="r")
-    with path.open("rb"):  # raises an error that names the file if it is missing or not readable
-        pass
-    if not h5py.is_hdf5(path):
-        raise ValueError(f"{str(path)!r} is not an .h5ad file: it is not in the HDF5 format")
-    return h5py.File(path, "r")
 
 
 def list_names(name: Any, names: Iterable[Any]) -> str:
@@ -302,11 +298,6 @@ class Moments:
     looks_raw: bool  # whether all values are whole numbers and at least one is not 0
     negative: float  # share of the values below 0; NaN if unknown
     zeros: float  # share of the values equal to 0; NaN if unknown
-
-    @property
-    def looks_like_genes(self) -> bool:
-        """Whether values look like counts of genes or their logarithms."""
-        return self.mean.size > PANEL and self.negative == 0.0 and self.zeros >= _MIN_ZEROS
 
     @property
     def root_mean_square(self) -> np.ndarray:

@@ -122,17 +122,6 @@ def refuse_mask(values: Any, name: str) -> None:
         )
 
 
-def refuse_groups(keywords: Mapping[str, Any], function: str) -> None:
-    """Raise for unknown keywords, with advice for `groups`, which is easily confused with `samples`."""
-    if "groups" in keywords:
-        raise TypeError(
-            f"{function} takes no groups (patients that a split keeps together): the distribution of each row is "
-            "`samples`"
-        )
-    if keywords:
-        raise TypeError(f"{function} got an unexpected keyword argument {next(iter(keywords))!r}")
-
-
 def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN, NaT, pandas' NA or masked."""
     if value is None or value is np.ma.masked:

@@ -244,20 +244,16 @@ class OptimalTransport(SampleRepresentationMethod):
 
     Parameters
     ----------
-    sample_key : str
-        Column of `obs` with the sample of each cell.
-    cell_group_key : str or None, default=None
-        Column of `obs` with the type of each cell, for patpy's plots.
+    sample_key, cell_group_key : as in `GroundMetricLearning`
+        Columns of `obs` with the sample and the type of each cell.
     layer : str or None, default="X_pca"
         Coordinates of the cells: "X" or None, or an entry of `obsm` or of `layers`.
     seed : int, default=67
         Seed of the draw of cells.
     metric : GroundMetric or str, default="euclidean"
         Distance between cells. The features of a GroundMetric are found by their names, if it has names.
-    n_cells : int or None, default=1000
-        Cells drawn from each sample; None: all.
-    n_jobs : int or None, default=None
-        Threads; None: one.
+    n_cells, n_jobs : as in `GroundMetricLearning`
+        Cells drawn from each sample, and number of threads.
     **options : Any
         Further arguments of `groundmetric.pairwise_distances`, e.g. ``solver="coarse"``.
 

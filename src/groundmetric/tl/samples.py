@@ -62,26 +62,23 @@ def samples(
     Returns
     -------
     AnnData
-        A row per sample, with the entries below.
+        A row per sample, with these entries ("groundmetric" stands for `key`):
 
-    Notes
-    -----
-    Entries of the result, with "groundmetric" for `key`:
-
-    - ``X``: mean of each selected gene over the drawn cells (if `adata` has the values; not with `use_rep`)
-    - ``obs``: columns of `adata.obs` that are constant within samples, and "n_cells", the number of cells of a sample,
-      including cells that were not drawn
-    - ``obsp["groundmetric_distances"]``, ``obsm["X_groundmetric_distances"]``: distances between samples. Distances
-      between training samples of an ensemble are out-of-bag, scaled to the mean of the distances under the final metric
-    - ``obsm["cell_types"]``: number of cells of each type in `adata` (if it has cell types); after learning from a
-      file, `adata` has the drawn cells only
-    - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the final metric, which was trained on these
-      labels; they separate labels better than distances between new samples do
-    - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
-      training sample, and its probability (not for ordered labels); missing for other samples
-    - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (for at least 3
-      samples)
-    - ``uns["groundmetric"]["landmarks"]``: names of the landmarks, if distances are interpolated
+        - ``X``: mean of each selected gene over the drawn cells (if `adata` has the values; not with `use_rep`)
+        - ``obs``: columns of `adata.obs` that are constant within samples, and "n_cells", the number of cells of a
+          sample, including cells that were not drawn
+        - ``obsp["groundmetric_distances"]``, ``obsm["X_groundmetric_distances"]``: distances between samples. Distances
+          between training samples of an ensemble are out-of-bag, scaled to the mean of the distances under the final
+          metric
+        - ``obsm["cell_types"]``: number of cells of each type in `adata` (if it has cell types); after learning from a
+          file, `adata` has the drawn cells only
+        - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the final metric, which was trained on these
+          labels; they separate labels better than distances between new samples do
+        - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
+          training sample, and its probability (not for ordered labels); missing for other samples
+        - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (for at
+          least 3 samples)
+        - ``uns["groundmetric"]["landmarks"]``: names of the landmarks, if distances are interpolated
 
     Examples
     --------
@@ -132,10 +129,7 @@ def samples(
             result.obs[f"{key}_held_out_probability"] = probability.reindex(result.obs_names)
     result.obsm[f"X_{key}_distances"] = distances
     result.obsp[f"{key}_distances"] = distances
-    result.uns[key] = {
-        "params": storable_parameters(stored.params),
-        "out_of_bag": f"{key}_in_sample" in result.obsp,
-    }
+    result.uns[key] = {"params": storable_parameters(stored.params), "out_of_bag": f"{key}_in_sample" in result.obsp}
     if landmarks.size < len(units):
         result.uns[key]["landmarks"] = units.names[landmarks].astype(object)
     if len(units) > 2:
@@ -156,12 +150,7 @@ def _distances(
 
 
 def trajectory(
-    samples: ad.AnnData,
-    root: str,
-    *,
-    n_neighbors: int = 5,
-    key: str = "groundmetric",
-    key_added: str | None = None,
+    samples: ad.AnnData, root: str, *, n_neighbors: int = 5, key: str = "groundmetric", key_added: str | None = None
 ) -> None:
     """Compute the pseudotime of samples: distance from a root along paths through similar samples, from 0 to 1.
 
@@ -181,14 +170,8 @@ def trajectory(
     key : str, default="groundmetric"
         The `key_added` of `tl.learn`.
     key_added : str or None, default=None
-        Name of the results; None: "groundmetric_pseudotime", with `key` in place of "groundmetric".
-
-    Notes
-    -----
-    Results, under the name `key_added`:
-
-    - ``obs["groundmetric_pseudotime"]``: pseudotime of each sample, 0 at the root and at most 1
-    - ``uns["groundmetric_pseudotime"]``: dict with the name of the root
+        Column of `obs` for the pseudotime, and entry of `uns` for the name of the root. None:
+        "groundmetric_pseudotime", with `key` in place of "groundmetric".
 
     Examples
     --------

@@ -91,7 +91,23 @@ def transfer(
     Returns
     -------
     AnnData
-        A row per new sample, with the entries below.
+        A row per new sample, with these entries ("groundmetric" stands for `key`):
+
+        - ``obs``: columns that are constant within samples, and "n_cells"
+        - ``obs["groundmetric_predicted"]``: predicted label; for ordered labels the number or the nearest category
+        - ``obs["groundmetric_probability"]``, ``obsm["groundmetric_probabilities"]``: probability of the predicted
+          label, and of each label (not for ordered labels with a predictor)
+        - ``obs["groundmetric_set"]``, ``obs["groundmetric_reason"]`` (classifier): labels that are compatible with the
+          sample at a coverage of 90 %, separated by commas, and the reason if the set has all labels; see
+          `TransportClassifier.predict_set`
+        - ``obs["groundmetric_number"]``, ``obs["groundmetric_low"]``, ``obs["groundmetric_high"]`` (regressor):
+          predicted number, and its interval with a coverage of 90 %
+        - ``obs["groundmetric_typicality"]``, ``obs["groundmetric_far"]`` (predictor): share of the training samples
+          whose nearest neighbour is at least as far, see `TransportClassifier.typicality`; whether a sample is too far
+          from all training samples for a reliable prediction
+        - ``obsm["X_groundmetric_distances"]``: distances to the training samples
+        - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
+          "predicted_by", the predictor
 
     Warns
     -----
@@ -101,24 +117,6 @@ def transfer(
 
     Notes
     -----
-    Entries of the result, with "groundmetric" for `key`:
-
-    - ``obs``: columns that are constant within samples, and "n_cells"
-    - ``obs["groundmetric_predicted"]``: predicted label; for ordered labels the number or the nearest category
-    - ``obs["groundmetric_probability"]``, ``obsm["groundmetric_probabilities"]``: probability of the predicted label,
-      and of each label (not for ordered labels with a predictor)
-    - ``obs["groundmetric_set"]``, ``obs["groundmetric_reason"]`` (classifier): labels that are compatible with the
-      sample at a coverage of 90 %, separated by commas, and the reason if the set has all labels; see
-      `TransportClassifier.predict_set`
-    - ``obs["groundmetric_number"]``, ``obs["groundmetric_low"]``, ``obs["groundmetric_high"]`` (regressor): predicted
-      number, and its interval with a coverage of 90 %
-    - ``obs["groundmetric_typicality"]``, ``obs["groundmetric_far"]`` (predictor): share of the training samples whose
-      nearest neighbour is at least as far, see `TransportClassifier.typicality`; whether a sample is too far from all
-      training samples for a reliable prediction
-    - ``obsm["X_groundmetric_distances"]``: distances to the training samples
-    - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
-      "predicted_by", the predictor
-
     Results in `adata`:
 
     - ``obsm["X_groundmetric"]``: cells in the learned space
