@@ -189,11 +189,6 @@ class Summary(TransformerMixin, DistanceMethod):
     random_state : int, default=0
         Seed of draws of points, clusters and random features.
 
-    Attributes
-    ----------
-    centre_, scale_ : array of shape (n_statistics,)
-        Mean and standard deviation of each statistic over the training distributions.
-
     Examples
     --------
     >>> import groundmetric as gm
@@ -220,9 +215,9 @@ class Summary(TransformerMixin, DistanceMethod):
         elif self.statistics != "mean":
             self._scaling = Scaling.fit(D, self.random_state, _MAX_POINTS)
         x = self._vectors(D)
-        self.centre_, deviation = x.mean(axis=0), x.std(axis=0)
+        self._centre, deviation = x.mean(axis=0), x.std(axis=0)
         # The deviation of a constant statistic is 0 up to rounding, and its scale infinite: it never counts.
-        self.scale_ = np.where(deviation > 1e-10 * np.abs(self.centre_), deviation, np.inf)
+        self._scale = np.where(deviation > 1e-10 * np.abs(self._centre), deviation, np.inf)
 
     def transform(self, D: DistributionsLike) -> np.ndarray:
         """Return a vector per distribution of `D`, shape (n_distributions, n_statistics)."""
@@ -231,7 +226,7 @@ class Summary(TransformerMixin, DistanceMethod):
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        a, b = ((self.transform(D) - self.centre_) / self.scale_ for D in (A, A if B is None else B))
+        a, b = ((self.transform(D) - self._centre) / self._scale for D in (A, A if B is None else B))
         return euclidean(a, b)
 
     def _vectors(self, D: Distributions) -> np.ndarray:
@@ -265,10 +260,8 @@ class Composition(DistanceMethod):
     ----------
     types_ : array of shape (n_types,)
         Names of the types; 0, 1, … for clusters.
-    medians_ : array of shape (n_types, n_components)
-        Median of each type.
     costs_ : array of shape (n_types, n_types)
-        Distances between the medians.
+        Distances between the medians of the types.
 
     Examples
     --------
@@ -289,8 +282,7 @@ class Composition(DistanceMethod):
         _, types, z = self._types.draw(D)
         overall = np.median(z, axis=0)  # of types without a drawn point
         medians = [np.median(z[types == t], axis=0) if np.any(types == t) else overall for t in range(self.types_.size)]
-        self.medians_ = np.stack(medians)
-        self.costs_ = sklearn_distances(self.medians_, metric="cosine")
+        self.costs_ = sklearn_distances(np.stack(medians), metric="cosine")
         np.fill_diagonal(self.costs_, 0.0)
         counts = self._types.counts(D).sum(axis=0)
         self._prior = _COMPOSITION_PRIOR * counts / counts.sum()
@@ -668,8 +660,6 @@ class TransportKernel(_Predictor):
 
     Attributes
     ----------
-    model_ : KernelModel
-        The fitted model.
     classes_ : array of shape (n_classes,)
         Classes.
 
@@ -688,11 +678,11 @@ class TransportKernel(_Predictor):
     def _fit(self, D: Distributions, target: Target, folds: np.ndarray) -> None:
         geometry = Geometry(D, self.random_state, _TRANSPORT_POINTS)
         self._scaling, self._view, self._target = geometry.scaling, EuclideanView.fit(geometry), target.without_labels()
-        self.model_ = KernelModel.fit(self._view.kernel(), target, folds)[0]
+        self._model = KernelModel.fit(self._view.kernel(), target, folds)[0]
 
     def _predict(self, D: Distributions) -> np.ndarray:
         kernel = self._view.kernel_to(self._scaling.describe(D))
-        predictions = self._target.decode(self.model_.predict(kernel, self._target))
+        predictions = self._target.decode(self._model.predict(kernel, self._target))
         return -predictions if self.target == "survival" else predictions
 
 

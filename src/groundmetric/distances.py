@@ -94,16 +94,13 @@ def kneighbors(
     For metrics that project to at most 100 components (the Euclidean metric has one per feature), lower bounds exclude
     most pairs without a solve.
 
-    Distances grow as distributions have fewer points, which makes distributions with many points the nearest neighbours
-    of most others. If numbers of points differ, search with equal numbers: ``n = B.common_size()``,
-    ``kneighbors(A.equalize(n), B.equalize(n))``.
+    If numbers of points differ, distributions with many points are the nearest neighbours of most others. Search with
+    equal numbers: ``n = B.common_size()``, ``kneighbors(A.equalize(n), B.equalize(n))``.
 
     Parameters
     ----------
-    A : Distributions or array of shape (n_points, n_features)
-        Distributions whose neighbours are searched. The rows of an array are distributions of one point each.
-    B : Distributions, array of shape (n_points, n_features) or None, default=None
-        Distributions to search among. None searches among the other distributions of `A`.
+    A, B : as in `pairwise_distances`
+        Distributions whose neighbours are searched, and distributions to search among; None: the others of `A`.
     n_neighbors : int, default=5
         Number of neighbours of each distribution.
     metric, n_jobs, max_pivots : as in `pairwise_distances`

@@ -55,6 +55,9 @@ class SmallSampleWarning(UserWarning):
 class Distributions:
     """A cohort of distributions: patients as sets of cells, documents as sets of words, shapes as sets of points.
 
+    If `points` (or else `samples`) has a pandas index, then `samples`, `weights` and `annotations` with an index are
+    matched by it; without an index they are matched by position.
+
     Parameters
     ----------
     points : array or sparse matrix of shape (n_points, n_features), or sequence of these
@@ -87,11 +90,6 @@ class Distributions:
         Whether all points of a distribution have the same mass.
     weights, features, annotations : array, list of str or None, dict of arrays
         As above, in the order of `points`.
-
-    Notes
-    -----
-    If `points` (or else `samples`) has a pandas index, then `samples`, `weights` and `annotations` with an index are
-    matched by it; without an index they are matched by position.
 
     Examples
     --------
@@ -428,10 +426,8 @@ class Distributions:
         is_bad = ~np.isfinite(weights) | (weights < 0)
         if is_bad.any():
             row = int(np.argmax(is_bad))
-            raise ValueError(
-                f"weights must be finite and not negative: {weights[row]} at row {self.order[row]} of distribution "
-                f"{self._name_of_row(row)!r}"
-            )
+            where = f"row {self.order[row]} of distribution {self._name_of_row(row)!r}"
+            raise ValueError(f"weights must be finite and not negative: {weights[row]} at {where}")
         largest = np.maximum.reduceat(weights, starts)
         uniform = largest == np.minimum.reduceat(weights, starts)
         weights = weights / np.repeat(np.where(largest > 0, largest, 1.0), sizes)  # prevents overflow of the sums

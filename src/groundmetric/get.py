@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 
 from ._anndata.source import Source
 from ._anndata.store import EnsembleResults, read_entry
 from ._internal.types import CellsLike
 from .metrics import GroundMetric
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["distances", "importance", "metric"]
 
@@ -53,10 +49,8 @@ def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
 
     Parameters
     ----------
-    adata : AnnData or path
-        After `tl.learn` or `tl.transfer`, or the path of its .h5ad file.
-    key : str
-        The `key_added` of `tl.learn`.
+    adata, key : as in `get.metric`
+        Cells with a metric, and the `key_added` of `tl.learn`.
 
     Returns
     -------
@@ -74,8 +68,6 @@ def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     >>> table.index[0][:4], float(table["importance"].sum().round(6))
     ('PROG', 1.0)
     """
-    import pandas as pd
-
     with Source(adata) as source:
         entry = source.uns_entry(key)
         learned = read_entry(entry, key, "adata").metric
@@ -111,14 +103,10 @@ def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     >>> table.shape, float(table.loc["S01", "S01"])
     ((8, 8), 0.0)
     """
-    import pandas as pd
-
     with Source(samples) as source:
         if not source.has_representation(f"X_{key}_distances"):
-            raise ValueError(
-                f"obsm lacks {f'X_{key}_distances'!r}: give the AnnData that tl.samples or tl.transfer returns, and "
-                "the key_added of tl.learn as key"
-            )
+            remedy = "give the AnnData of tl.samples or tl.transfer, and the key_added of tl.learn as key"
+            raise ValueError(f"obsm lacks {f'X_{key}_distances'!r}: {remedy}")
         values = np.array(source.representation(f"X_{key}_distances")[:])
         columns = source.uns_entry(key).get("training_samples")
         rows = source.obs.index

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
+from anndata import AnnData
 from scipy import sparse
 from scipy.spatial import cKDTree
 
 from ._anndata.cohort import SELECTED, Samples, above_average, check_draw, draw, samples_of
 from ._anndata.source import Source, check_anndata, moments, read, warn_of_counts
 from ._internal.validation import ParameterError, check_number
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 __all__ = ["select_genes", "spatial", "subsample"]
 
@@ -99,10 +97,8 @@ def subsample(
     check_anndata(adata)
     check_draw(n, random_state, "n")
     rows = draw(samples_of(adata.obs, sample_key), n, random_state)
-    if copy and adata.isbacked:
-        return adata[rows].to_memory()
     if copy:
-        return adata[rows].copy()
+        return adata[rows].to_memory() if adata.isbacked else adata[rows].copy()
     if adata.isbacked:
         raise ValueError("a backed AnnData cannot be changed in place: adata = pp.subsample(adata, …, copy=True)")
     adata._inplace_subset_obs(rows)
@@ -167,15 +163,11 @@ def spatial(
     with Source(adata) as source:
         coordinates = np.asarray(source.representation(spatial_key, "spatial_key"), dtype=np.float64)
         if coordinates.shape[1] not in (2, 3):
-            raise ValueError(
-                f"obsm[{spatial_key!r}] has shape {coordinates.shape}: expected two or three coordinates per cell"
-            )
+            raise ValueError(f"obsm[{spatial_key!r}] has shape {coordinates.shape}: expected (n_cells, 2 or 3)")
         bad = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
         if bad.size:
-            raise ValueError(
-                f"obsm[{spatial_key!r}] holds NaN or infinity for {bad.size} of {adata.n_obs} cells, e.g. in row "
-                f"{bad[0]}: drop these cells"
-            )
+            problem = f"NaN or infinity for {bad.size} of {adata.n_obs} cells, e.g. in row {bad[0]}: drop these cells"
+            raise ValueError(f"obsm[{spatial_key!r}] holds {problem}")
         rows = np.arange(adata.n_obs)
         if use_rep is not None:
             if layer is not None:
@@ -206,10 +198,8 @@ def standardised_coordinates(coordinates: np.ndarray, samples: Samples, spatial_
         centred = coordinates[rows] - coordinates[rows].mean(axis=0)
         size = float(np.sqrt(np.mean(np.sum(centred**2, axis=1))))
         if rows.size > 1 and size <= 1e-12 * max(float(np.abs(coordinates[rows]).max()), 1e-300):
-            raise ValueError(
-                f"all {rows.size} cells of sample {str(name)!r} have the same coordinates in obsm[{spatial_key!r}]: "
-                "drop the sample, or correct its coordinates"
-            )
+            problem = f"have the same coordinates in obsm[{spatial_key!r}]: drop the sample, or correct its coordinates"
+            raise ValueError(f"all {rows.size} cells of sample {str(name)!r} {problem}")
         standardised[rows] = centred / (size if rows.size > 1 else 1.0)
     return standardised
 

@@ -61,9 +61,8 @@ class Source:
         elif isinstance(cells, ad.AnnData):
             self.adata = cells
             # `anndata.experimental.read_lazy` does not load obs and var.
-            self.obs, self.var = (
-                frame if isinstance(frame, pd.DataFrame) else frame.to_memory() for frame in (cells.obs, cells.var)
-            )
+            frames = (cells.obs, cells.var)
+            self.obs, self.var = (x if isinstance(x, pd.DataFrame) else x.to_memory() for x in frames)
         else:
             has_modalities = isinstance(getattr(cells, "mod", None), Mapping)
             hint = "; give one modality, mdata['rna'], or use Modalities.from_mudata" if has_modalities else ""
@@ -144,10 +143,8 @@ class Source:
 def check_anndata(adata: Any) -> None:
     """Raise unless results can be added to `adata`."""
     if not isinstance(adata, ad.AnnData):
-        raise TypeError(
-            f"adata is a {type(adata).__name__}: expected an AnnData; anndata.read_h5ad(path) reads a file, and with "
-            "backed='r' only the values that are needed"
-        )
+        remedy = "anndata.read_h5ad(path) reads a file, and with backed='r' only the values that are needed"
+        raise TypeError(f"adata is a {type(adata).__name__}: expected an AnnData; {remedy}")
 
 
 def _computed(entry: Any) -> Any:
@@ -208,10 +205,8 @@ def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size:
     if not strips:
         return np.empty(shape, np.float32) if result is None else result
     # Concatenation takes twice the memory of the result, as the sorting of points by sample does afterwards.
-    return sparse.vstack(
-        [blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr") for blocks in strips.values()],
-        format="csr",
-    )
+    joined = [blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr") for blocks in strips.values()]
+    return sparse.vstack(joined, format="csr")
 
 
 def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:
@@ -283,9 +278,7 @@ def _as_float(values: Any) -> Any:
     if values.dtype in (np.float32, np.float64):
         return values
     if values.dtype.kind not in "iubf":
-        raise ValueError(
-            f"the matrix holds values of type {values.dtype}, expected numbers: convert it with astype('float32')"
-        )
+        raise ValueError(f"the matrix holds {values.dtype}, expected numbers: convert it with astype('float32')")
     return values.astype(np.float32)
 
 

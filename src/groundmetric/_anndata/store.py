@@ -208,18 +208,15 @@ def _read_labels(labels: Any) -> np.ndarray:
 def read_entry(entry: Any, key: str, where: str) -> Stored:
     """Return the content of an entry of `uns`; `where` names its origin in errors."""
     if isinstance(entry, Mapping) and {"out_of_bag", "training_samples"} & set(entry):
-        raise ValueError(
-            f"{where} has a row per sample and no metric: give the cells, which tl.learn or tl.transfer used"
-        )
+        raise ValueError(f"{where} has a row per sample and no metric: give the cells, as to tl.learn or tl.transfer")
     if not isinstance(entry, Mapping) or "metric" not in entry:
         raise ValueError(f"{where} has no metric in uns[{key!r}]: run tl.learn first, or give its key_added as key")
     if int(entry.get("format", 0)) > FORMAT:
         raise ValueError(f"uns[{key!r}] was written by groundmetric {entry['version']}: update groundmetric to read it")
     check_parts(entry, ("format", "params", "labels"), key)
     saved = entry["metric"]
-    metric = GroundMetric(
-        saved["components"], [str(name) for name in saved["features"]], variances=saved.get("variances")
-    )
+    features = [str(name) for name in saved["features"]]
+    metric = GroundMetric(saved["components"], features, variances=saved.get("variances"))
     names, labels = entry["labels"]["samples"], _read_labels(entry["labels"]["labels"])
     params = plain_parameters(entry["params"])
     return Stored(key, metric, np.asarray(saved["means"]), params, pd.Series(labels, [str(name) for name in names]))

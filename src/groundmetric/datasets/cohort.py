@@ -132,10 +132,7 @@ def make_cohort(
     proportions = np.array(weights, dtype=float) / sum(weights)
     n_needed = n_types * n_markers + n_programme_genes
     if n_needed > n_genes:
-        problem = (
-            f", but {n_types} cell types with {n_markers} markers each and {n_programme_genes} programme genes need "
-            f"{n_needed}: lower n_markers"
-        )
+        problem = f", but {n_types} types with {n_markers} markers and the programme need {n_needed}: lower n_markers"
         raise ParameterError("n_genes", n_genes, problem, {"n_genes": n_needed})
     need("anndata", "make_cohort")
     import anndata

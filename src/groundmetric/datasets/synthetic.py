@@ -184,10 +184,8 @@ def make_survival(
 
     Parameters
     ----------
-    n_patients : int, default=60
-        Number of patients.
-    n_cells : int, default=60
-        Cells of each.
+    n_patients, n_cells : int, default=60
+        Number of patients, and of cells of each.
     n_genes : int, default=100
         Number of genes; their values are normal, of standard deviation 1 within a patient.
     n_planted : int, default=5

@@ -1,7 +1,6 @@
 """patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
 
-Needs the extra `patpy`. patpy evaluates a method on all samples including training samples. Therefore distances between
-training samples are out-of-bag, and their predictions are held-out.
+patpy evaluates a method on all samples, so distances between training samples are out-of-bag.
 """
 
 from __future__ import annotations
@@ -332,9 +331,8 @@ def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
         return None, layer
     if layer in adata.layers:
         return layer, None
-    raise ValueError(
-        f"layer is {layer!r}, but obsm has {list(adata.obsm)} and layers {list(adata.layers)}: name one of them, or 'X'"
-    )
+    existing = ["X", *adata.obsm, *adata.layers]
+    raise ValueError(f"layer is {layer!r}: expected one of {existing}")
 
 
 def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:

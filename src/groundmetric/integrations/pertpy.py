@@ -132,10 +132,8 @@ class TransportDistanceTest(DistanceTest):
         if not isinstance(distance, TransportDistance):
             raise TypeError(f"distance is {distance!r}: expected a TransportDistance, e.g. TransportDistance(metric)")
         if distance.obsm_key is None:
-            raise ValueError(
-                f"distance has layer_key {distance.layer_key!r}, but pertpy's test reads cells from obsm: copy the "
-                "layer there, and give obsm_key"
-            )
+            remedy = "pertpy's test reads cells from obsm: copy the layer there, and give obsm_key"
+            raise ValueError(f"distance has layer_key {distance.layer_key!r}, but {remedy}")
         super().__init__(_PLACEHOLDER, n_perms=n_perms, obsm_key=distance.obsm_key, **options)
         self.metric = distance.metric
         self.distance = distance

@@ -344,9 +344,7 @@ def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:
     """Return ``metric.distances(x, y)``; raise unless all are finite and, up to rounding, not negative."""
     distances, expected = np.asarray(metric.distances(x, y), dtype=np.float64), (x.shape[0], y.shape[0])
     if distances.shape != expected:
-        raise BadDistances(
-            f"metric {metric!r} gave distances of shape {distances.shape}: expected {expected}, one per pair"
-        )
+        raise BadDistances(f"metric {metric!r} gave distances of shape {distances.shape}: expected {expected}")
     lowest, highest = (float(distances.min()), float(distances.max())) if distances.size else (0.0, 0.0)
     if not np.isfinite(lowest + highest):
         invalid = distances[~np.isfinite(distances)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import anndata as ad
 import numpy as np
 import pandas as pd
 
@@ -12,9 +11,6 @@ from .._anndata.source import Source, check_anndata
 from .._anndata.store import drawn_cells, read_entry
 from .._internal.validation import check_number
 from ..interpret.flows import partners, travel_of_cells
-
-if TYPE_CHECKING:
-    import anndata as ad
 
 
 def cell_relevance(

@@ -10,13 +10,12 @@ import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from .._anndata.cohort import CELL_TYPE, Samples, constant_columns, find_column, samples_of
+from .._anndata.cohort import CELL_TYPE, constant_columns, find_column, samples_of
 from .._anndata.source import Source, check_anndata, list_names, pieces
-from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry, storable_parameters
+from .._anndata.store import EnsembleResults, drawn_cells, read_entry, storable_parameters
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
-from ..distributions import Distributions
 from ..ensemble.geometry import MAX_EXACT, N_LANDMARKS, choose_landmarks, complete_distances
 
 # Maximum number of cells by which samples are compared with landmarks.
@@ -98,13 +97,32 @@ def samples(
         as_learned = sample_key in (None, stored.params["sample_key"])
         units = samples_of(source.obs, sample_key or stored.params["sample_key"])
         cells = drawn_cells(source, units, key)
-        landmarks, distances = _distances(cells, n_landmarks, n_jobs, verbose)
+        landmarks = np.arange(len(cells))
+        if n_landmarks is None or len(cells) <= max(MAX_EXACT, n_landmarks):
+            distances = pairwise_distances(cells.equalize(), n_jobs=n_jobs, verbose=verbose)
+        else:
+            landmarks = choose_landmarks(cells.names, 0, n_landmarks)
+            cells = cells.equalize(cells.common_size(_MAX_CELLS))
+            to_landmarks = pairwise_distances(cells, cells[landmarks], n_jobs=n_jobs, verbose=verbose)
+            distances = complete_distances(to_landmarks, landmarks)
         obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), units)
         counts = pd.Series(units.sizes, units.names)
         if as_learned and "n_cells" in entry:  # of a file: with cells that were not drawn
             counts.update(pd.Series(np.asarray(entry["n_cells"]["n_cells"]), map(str, entry["n_cells"]["samples"])))
         obs["n_cells"] = counts.to_numpy()
-        X, var = _gene_means(source, units, stored)
+        X = var = None
+        layer = stored.params.get("layer")
+        positions = source.genes.get_indexer(stored.features) if source.genes.is_unique else np.array([-1])
+        if stored.params.get("use_rep") is None and np.all(positions >= 0) and source.has_matrix(layer):
+            # Means of the selected genes over the drawn cells.
+            rows = np.flatnonzero(source.obs[f"{key}_sampled"])
+            codes, selected, order = units.codes[rows], np.sort(positions), np.argsort(np.argsort(positions))
+            averaging = sparse.csr_matrix((1.0 / np.bincount(codes)[codes], (codes, np.arange(rows.size))))
+            X, var = np.zeros((len(units), selected.size)), source.var.iloc[positions].copy()
+            for piece in pieces(source.matrix(layer), rows, selected):
+                means = averaging[:, piece.rows] @ piece.values
+                X[:, piece.columns] += means.toarray() if sparse.issparse(means) else means
+            X = X[:, order]
         result = ad.AnnData(X, obs=obs, var=var)
         if cell_type_key is not None or CELL_TYPE in source.obs.columns:
             types = find_column(source.obs, cell_type_key or CELL_TYPE, "cell_type_key").astype(object).to_numpy()
@@ -135,18 +153,6 @@ def samples(
     if len(units) > 2:
         set_neighbors(result, distances, min(n_neighbors, len(units) - 1), f"X_{key}_distances")
     return result
-
-
-def _distances(
-    cells: Distributions, n_landmarks: int | None, n_jobs: int | None, verbose: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the landmarks and all distances; in small cohorts all samples are landmarks."""
-    if n_landmarks is None or len(cells) <= max(MAX_EXACT, n_landmarks):
-        return np.arange(len(cells)), pairwise_distances(cells.equalize(), n_jobs=n_jobs, verbose=verbose)
-    landmarks = choose_landmarks(cells.names, 0, n_landmarks)
-    cells = cells.equalize(cells.common_size(_MAX_CELLS))
-    columns = pairwise_distances(cells, cells[landmarks], n_jobs=n_jobs, verbose=verbose)
-    return landmarks, complete_distances(columns, landmarks)
 
 
 def trajectory(
@@ -205,22 +211,6 @@ def trajectory(
     key_added = key_added or f"{key}_pseudotime"
     samples.obs[key_added] = pseudotime(distances, start, min(n_neighbors, len(distances) - 1))
     samples.uns[key_added] = {"root": names[start]}
-
-
-def _gene_means(source: Source, units: Samples, stored: Stored) -> tuple[np.ndarray | None, pd.DataFrame | None]:
-    """Return the mean of each selected gene over the drawn cells of every sample; None if values are missing."""
-    positions = source.genes.get_indexer(stored.features) if source.genes.is_unique else np.array([-1])
-    layer = stored.params.get("layer")
-    if stored.params.get("use_rep") is not None or np.any(positions < 0) or not source.has_matrix(layer):
-        return None, None
-    rows = np.flatnonzero(source.obs[f"{stored.key}_sampled"])
-    codes, columns, order = units.codes[rows], np.sort(positions), np.argsort(np.argsort(positions))
-    averaging = sparse.csr_matrix((1.0 / np.bincount(codes)[codes], (codes, np.arange(rows.size))))
-    X = np.zeros((len(units), columns.size))
-    for piece in pieces(source.matrix(layer), rows, columns):
-        means = averaging[:, piece.rows] @ piece.values
-        X[:, piece.columns] += means.toarray() if sparse.issparse(means) else means
-    return X[:, order], source.var.iloc[positions].copy()
 
 
 def as_keys(values: Any) -> list[str]:
