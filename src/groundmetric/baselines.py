@@ -711,8 +711,8 @@ def standard(target: str = "classes", *, annotation: str | None = None, random_s
     >>> gm.baselines.standard("survival")["pseudobulk"]
     SummaryModel(target='survival')
     """
-    typed: dict[str, Any] = {"annotation": annotation, "target": target, "random_state": random_state}
     plain: dict[str, Any] = {"target": target, "random_state": random_state}
+    typed = {"annotation": annotation, **plain}
     methods: dict[str, Any] = {
         "pseudobulk": SummaryModel("mean", **plain),
         "moments": SummaryModel("moments", **plain),

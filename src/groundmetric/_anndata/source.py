@@ -160,11 +160,8 @@ def list_names(name: Any, names: Iterable[Any]) -> str:
     >>> list_names("paitent", ["disease", "patient"])
     "there are 'patient', 'disease'"
     """
-
-    def similarity(candidate: Any) -> float:
-        return difflib.SequenceMatcher(None, str(name).lower(), str(candidate).lower()).ratio()
-
-    ordered = sorted(names, key=similarity, reverse=True)
+    matcher = difflib.SequenceMatcher
+    ordered = sorted(names, key=lambda x: matcher(None, str(name).lower(), str(x).lower()).ratio(), reverse=True)
     return f"there are {', '.join(map(repr, ordered))}" if ordered else "it is empty"
 
 

@@ -23,7 +23,7 @@ from ..estimators.predictor import load_predictor, unpack_predictor
 from ..learning.training import read_parameters
 from ..metrics.base import GroundMetric
 from .cohort import Samples, samples_of
-from .source import Source, list_names
+from .source import Source
 
 FORMAT = 1
 # Files in the folder of a `learn` run: the training cells, and the predictor of labels.
@@ -280,10 +280,8 @@ def trained_from(trained: Any, key: str) -> Trained:
         samples = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in samples.names if name in stored.labels.index]
         if not labelled:
-            raise ValueError(
-                f"trained contains none of the {len(stored.labels)} training samples of the metric "
-                f"({list_names('', stored.labels.index[:3])}, …): give the AnnData that tl.learn returned"
-            )
+            problem = f"the {len(stored.labels)} training samples of the metric"
+            raise ValueError(f"trained contains none of {problem}: give the AnnData that tl.learn returned")
         cells = drawn_cells(source, samples, key, only=labelled)
     if predictor_file is not None and predictor_file.exists():
         predictor: Predictor | None = load_predictor(predictor_file)

@@ -68,15 +68,12 @@ class Threads:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
     def __enter__(self) -> Threads:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 def _uses_threads() -> bool:

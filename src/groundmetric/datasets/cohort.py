@@ -71,10 +71,8 @@ def make_cohort(
     cell_types : dict or sequence of str
         Names with their proportions, or names alone, where all are equally frequent. The programme acts in the first.
         Default: 25 % macrophages, 30 % T cells, 15 % B cells, 20 % fibroblasts and 10 % endothelial cells.
-    n_markers : int, default=20
-        Number of genes that mark each cell type.
-    n_programme_genes : int, default=20
-        Number of genes of the programme: PROG01, PROG02, …
+    n_markers, n_programme_genes : int, default=20
+        Number of genes that mark each cell type, and of genes of the programme: PROG01, PROG02, …
     programme_strength : float, default=2.0
         Rise of the log rate of the programme's genes in the last condition.
     programme_share : float, default=1.0

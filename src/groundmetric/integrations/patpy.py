@@ -331,8 +331,7 @@ def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
         return None, layer
     if layer in adata.layers:
         return layer, None
-    existing = ["X", *adata.obsm, *adata.layers]
-    raise ValueError(f"layer is {layer!r}: expected one of {existing}")
+    raise ValueError(f"layer is {layer!r}: expected one of {['X', *adata.obsm, *adata.layers]}")
 
 
 def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:

@@ -151,10 +151,9 @@ class GroundMetric:
             named = [str(column) for column in points.columns]
         if named is not None and self.features is not None and list(named) != self.features:
             at = next(k for k, (x, y) in enumerate(zip(named, self.features, strict=True)) if x != y)
-            raise ValueError(
-                f"points have other features than the metric: feature {at} is {named[at]!r}, the metric has "
-                f"{self.features[at]!r}; bring the columns into the metric's order (`metric.features`)"
-            )
+            problem = f"feature {at} is {named[at]!r}, the metric has {self.features[at]!r}"
+            remedy = "bring the columns into the metric's order (`metric.features`)"
+            raise ValueError(f"points have other features than the metric: {problem}; {remedy}")
 
     def _check_points(self, points: Any) -> Any:
         self.check_fit(points)  # compares names, which the array lacks

@@ -24,10 +24,8 @@ class MappedMetric(GroundMetric):
         The map φ of points.
     inner : GroundMetric
         The metric d' between mapped points.
-    n_features : int
-        Number of features of the points before the map.
-    features : sequence of str or None, default=None
-        Names of the features before the map.
+    n_features, features : int, and sequence of str or None
+        Number and names of the features before the map.
     probes : array of shape (n_probes, n_features) or None, default=None
         Points whose images identify the map in a saved file. None means the origin.
 

@@ -16,6 +16,7 @@ from .._anndata.store import EnsembleResults, drawn_cells, read_entry, storable_
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
+from ..distributions import Distributions
 from ..ensemble.geometry import MAX_EXACT, N_LANDMARKS, choose_landmarks, complete_distances
 
 # Maximum number of cells by which samples are compared with landmarks.
@@ -97,14 +98,7 @@ def samples(
         as_learned = sample_key in (None, stored.params["sample_key"])
         units = samples_of(source.obs, sample_key or stored.params["sample_key"])
         cells = drawn_cells(source, units, key)
-        landmarks = np.arange(len(cells))
-        if n_landmarks is None or len(cells) <= max(MAX_EXACT, n_landmarks):
-            distances = pairwise_distances(cells.equalize(), n_jobs=n_jobs, verbose=verbose)
-        else:
-            landmarks = choose_landmarks(cells.names, 0, n_landmarks)
-            cells = cells.equalize(cells.common_size(_MAX_CELLS))
-            to_landmarks = pairwise_distances(cells, cells[landmarks], n_jobs=n_jobs, verbose=verbose)
-            distances = complete_distances(to_landmarks, landmarks)
+        landmarks, distances = _distances(cells, n_landmarks, n_jobs, verbose)
         obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), units)
         counts = pd.Series(units.sizes, units.names)
         if as_learned and "n_cells" in entry:  # of a file: with cells that were not drawn
@@ -153,6 +147,18 @@ def samples(
     if len(units) > 2:
         set_neighbors(result, distances, min(n_neighbors, len(units) - 1), f"X_{key}_distances")
     return result
+
+
+def _distances(
+    cells: Distributions, n_landmarks: int | None, n_jobs: int | None, verbose: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the landmarks and all distances; in small cohorts all samples are landmarks."""
+    if n_landmarks is None or len(cells) <= max(MAX_EXACT, n_landmarks):
+        return np.arange(len(cells)), pairwise_distances(cells.equalize(), n_jobs=n_jobs, verbose=verbose)
+    landmarks = choose_landmarks(cells.names, 0, n_landmarks)
+    cells = cells.equalize(cells.common_size(_MAX_CELLS))
+    columns = pairwise_distances(cells, cells[landmarks], n_jobs=n_jobs, verbose=verbose)
+    return landmarks, complete_distances(columns, landmarks)
 
 
 def trajectory(

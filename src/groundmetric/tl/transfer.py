@@ -214,10 +214,8 @@ def project_samples(
     result.uns[key] = {
         "training_samples": np.array(training, dtype=object), "training_labels": labels, "predicted_by": predicted_by,
     }  # fmt: skip
-    obs = {
-        f"{key}_sampled": np.isin(np.arange(samples.codes.size), rows),
-        f"{key}_predicted": result.obs[f"{key}_predicted"].array[samples.codes],
-    }
+    obs = {f"{key}_sampled": np.isin(np.arange(samples.codes.size), rows)}
+    obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[samples.codes]
     params = {**stored.params, "sample_key": sample_key, "layer": layer}
     return ProjectedSamples(z, obs, result, replace(stored, params=params))
 
