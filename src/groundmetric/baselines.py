@@ -129,10 +129,7 @@ class Types:
         self.names = np.arange(n_clusters)
 
     def draw(self, D: Distributions) -> tuple[Distributions, np.ndarray, np.ndarray]:
-        """Return equal numbers of points of each distribution, the type of each (-1: unknown), and standardised points.
-
-        Types of new points are unknown if no training point has them.
-        """
+        """Return equal numbers of points of each distribution, their types (-1: new), and standardised points."""
         description = self.scaling.describe(D)
         drawn, z = description.transported, description.euclidean.points
         if self.annotation is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from ._anndata.source import Source
 from ._anndata.store import EnsembleResults, read_entry
 from ._internal.types import CellsLike
 from .metrics import GroundMetric
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["distances", "importance", "metric"]
 
@@ -68,6 +72,8 @@ def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     >>> table.index[0][:4], float(table["importance"].sum().round(6))
     ('PROG', 1.0)
     """
+    import pandas as pd
+
     with Source(adata) as source:
         entry = source.uns_entry(key)
         learned = read_entry(entry, key, "adata").metric
@@ -103,6 +109,8 @@ def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     >>> table.shape, float(table.loc["S01", "S01"])
     ((8, 8), 0.0)
     """
+    import pandas as pd
+
     with Source(samples) as source:
         if not source.has_representation(f"X_{key}_distances"):
             remedy = "give the AnnData of tl.samples or tl.transfer, and the key_added of tl.learn as key"

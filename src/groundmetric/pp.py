@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
-from anndata import AnnData
 from scipy import sparse
 from scipy.spatial import cKDTree
 
 from ._anndata.cohort import SELECTED, Samples, above_average, check_draw, draw, samples_of
 from ._anndata.source import Source, check_anndata, moments, read, warn_of_counts
 from ._internal.validation import ParameterError, check_number
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 __all__ = ["select_genes", "spatial", "subsample"]
 

@@ -1,7 +1,4 @@
-"""patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
-
-patpy evaluates a method on all samples, so distances between training samples are out-of-bag.
-"""
+"""patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""pertpy: the exact Wasserstein distance between groups of cells, under any ground metric. Needs the extra `pertpy`.
-
-pertpy selects distances by name only, so `Distance` and `DistanceTest` are subclassed.
-"""
+"""pertpy: the exact Wasserstein distance between groups of cells, under any ground metric."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from pertpy.tools._distances._distances import AbstractDistance  # noqa: E402
 
 __all__ = ["ExactWasserstein", "TransportDistance", "TransportDistanceTest"]
 
-# pertpy's constructors need one of its names; this one loads nothing, and the distance is replaced.
+# pertpy selects distances by name only: this one loads nothing, and the distance is replaced.
 _PLACEHOLDER = "edistance"
 
 

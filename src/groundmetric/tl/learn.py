@@ -120,9 +120,8 @@ def learn(
     the patients and weighted by held-out predictions. Reported predictions of training samples are held-out.
     ``method="ggml"`` trains a `GroundMetricLearner`, the published method, on all samples at once.
 
-    Values should be normalised and on a log scale; raw counts give a warning. A CohortWarning is given if samples lack
-    a label, a label is rare, samples have fewer than 10 cells, patients seem to have several samples without a
-    `group_key`, or the batch or the number of cells per sample is associated with the label.
+    Values should be normalised and on a log scale; raw counts give a warning. A design that makes results
+    unreliable gives a `CohortWarning`.
 
     Parameters
     ----------
