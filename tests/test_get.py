@@ -98,7 +98,7 @@ def test_without_a_metric_the_error_names_the_function_to_run(original, trained,
 
 
 def test_without_distances_the_error_names_the_function_to_run(trained, table, stored):
-    with pytest.raises(ValueError, match=r"obsm lacks 'X_groundmetric_distances': give the AnnData that tl\.samples"):
+    with pytest.raises(ValueError, match=r"obsm lacks 'X_groundmetric_distances': give the AnnData of tl\.samples"):
         gm.get.distances(stored(trained))
     with pytest.raises(ValueError, match="obsm lacks 'X_other_distances'"):
         gm.get.distances(table, key="other")

@@ -171,7 +171,7 @@ def test_space_goes_with_a_representation_or_with_marked_genes():
         ({"spatial_key": "X_spatial"}, "spatial_key is 'X_spatial', but obsm has no such entry: there are 'spatial'"),
         ({"use_rep": "X_pca"}, "use_rep is 'X_pca', but obsm has no such entry"),
         ({"use_rep": "spatial", "layer": "log"}, "which excludes layer"),
-        ({"spatial_key": "line"}, r"has shape \(128, 1\): expected two or three coordinates"),
+        ({"spatial_key": "line"}, r"has shape \(128, 1\): expected \(n_cells, 2 or 3\)"),
         ({"spatial_key": "hole"}, "NaN or infinity for 1 of 128 cells, e.g. in row 7"),
     ],
 )

@@ -1,13 +1,4 @@
-"""Methods that a learned ground metric is compared with: what one would use instead of learning a metric.
-
-`standard` makes the baselines that `groundmetric evaluate` and the report show. `SummaryModel` puts any scikit-learn
-classifier or regressor on a vector per distribution, and `PointTransport` any scikit-learn transformer before optimal
-transport.
-
->>> import groundmetric as gm
->>> list(gm.baselines.standard())[:2]
-['pseudobulk', 'moments']
-"""
+"""Methods that a learned ground metric is compared with; `standard` makes those of `groundmetric evaluate`."""
 
 from __future__ import annotations
 
@@ -105,11 +96,6 @@ class DistanceMethod(Baseline):
             Training distributions; the rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,) or None, default=None
             Class of each distribution, for transformers that need labels.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
         """
         D = self._training_input(D)
         self._fit(D, None if y is None else check_labels(y, D.name_index))
@@ -118,21 +104,9 @@ class DistanceMethod(Baseline):
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Return distances between the distributions of A and of B (or among those of A).
+        """Return distances between the distributions of `A` and of `B` (None: of `A`), shape (len(A), len(B)).
 
-        Parameters
-        ----------
-        A : Distributions or array of shape (n_points, n_features)
-            Distributions of the rows.
-        B : Distributions, array of shape (n_points, n_features) or None, default=None
-            Distributions of the columns; None: those of A.
-        n_jobs : int or None, default=None
-            Number of threads for transport; None means one, -1 one per core.
-
-        Returns
-        -------
-        array of shape (len(A), len(B))
-            Distances.
+        Transport uses `n_jobs` threads; None means one, -1 one per core.
         """
         raise NotImplementedError
 
@@ -155,10 +129,7 @@ class Types:
         self.names = np.arange(n_clusters)
 
     def draw(self, D: Distributions) -> tuple[Distributions, np.ndarray, np.ndarray]:
-        """Return equal numbers of points of each distribution, the type of each (-1: unknown), and standardised points.
-
-        Types of new points are unknown if no training point has them.
-        """
+        """Return equal numbers of points of each distribution, their types (-1: new), and standardised points."""
         description = self.scaling.describe(D)
         drawn, z = description.transported, description.euclidean.points
         if self.annotation is None:
@@ -215,11 +186,6 @@ class Summary(TransformerMixin, DistanceMethod):
     random_state : int, default=0
         Seed of draws of points, clusters and random features.
 
-    Attributes
-    ----------
-    centre_, scale_ : array of shape (n_statistics,)
-        Mean and standard deviation of each statistic over the training distributions.
-
     Examples
     --------
     >>> import groundmetric as gm
@@ -246,29 +212,18 @@ class Summary(TransformerMixin, DistanceMethod):
         elif self.statistics != "mean":
             self._scaling = Scaling.fit(D, self.random_state, _MAX_POINTS)
         x = self._vectors(D)
-        self.centre_, deviation = x.mean(axis=0), x.std(axis=0)
+        self._centre, deviation = x.mean(axis=0), x.std(axis=0)
         # The deviation of a constant statistic is 0 up to rounding, and its scale infinite: it never counts.
-        self.scale_ = np.where(deviation > 1e-10 * np.abs(self.centre_), deviation, np.inf)
+        self._scale = np.where(deviation > 1e-10 * np.abs(self._centre), deviation, np.inf)
 
     def transform(self, D: DistributionsLike) -> np.ndarray:
-        """Return a vector per distribution.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_statistics)
-            Statistics.
-        """
+        """Return a vector per distribution of `D`, shape (n_distributions, n_statistics)."""
         return self._vectors(self._checked(D))
 
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        a, b = ((self.transform(D) - self.centre_) / self.scale_ for D in (A, A if B is None else B))
+        a, b = ((self.transform(D) - self._centre) / self._scale for D in (A, A if B is None else B))
         return euclidean(a, b)
 
     def _vectors(self, D: Distributions) -> np.ndarray:
@@ -295,19 +250,15 @@ class Composition(DistanceMethod):
     ----------
     n_types : int, default=20
         Number of clusters; not used with an annotation.
-    annotation : str or None, default=None
-        Annotation of the points that holds their types, e.g. "cell_type". None: clusters found by k-means.
-    random_state : int, default=0
-        Seed of draws of points and of k-means.
+    annotation, random_state : as in `Summary`
+        Annotation with the types of the points, and seed.
 
     Attributes
     ----------
     types_ : array of shape (n_types,)
         Names of the types; 0, 1, … for clusters.
-    medians_ : array of shape (n_types, n_components)
-        Median of each type.
     costs_ : array of shape (n_types, n_types)
-        Distances between the medians.
+        Distances between the medians of the types.
 
     Examples
     --------
@@ -328,24 +279,15 @@ class Composition(DistanceMethod):
         _, types, z = self._types.draw(D)
         overall = np.median(z, axis=0)  # of types without a drawn point
         medians = [np.median(z[types == t], axis=0) if np.any(types == t) else overall for t in range(self.types_.size)]
-        self.medians_ = np.stack(medians)
-        self.costs_ = sklearn_distances(self.medians_, metric="cosine")
+        self.costs_ = sklearn_distances(np.stack(medians), metric="cosine")
         np.fill_diagonal(self.costs_, 0.0)
         counts = self._types.counts(D).sum(axis=0)
         self._prior = _COMPOSITION_PRIOR * counts / counts.sum()
 
     def proportions(self, D: DistributionsLike) -> np.ndarray:
-        """Return the share of each type in every distribution, including the pseudo-counts.
+        """Return the share of each type in every distribution of `D`, including the pseudo-counts.
 
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_types)
-            Shares in the order of `types_`; each row sums to 1.
+        The columns are in the order of `types_`; each row sums to 1.
         """
         D = self._checked(D)
         counts = self._types.counts(D) + self._prior
@@ -472,7 +414,7 @@ class _Predictor(Baseline):
     _fit: Any
     _predict: Any
 
-    def fit(self, D: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None) -> Any:
+    def fit(self, D: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None) -> Self:
         """Fit the model, with its penalty chosen by cross-validation inside these distributions.
 
         Parameters
@@ -483,11 +425,6 @@ class _Predictor(Baseline):
             Classes, numbers or survival times, by `target`.
         groups : array-like of shape (n_distributions,) or None, default=None
             Group (patient) of each distribution, which folds do not divide.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
         """
         D = self._training_input(D)
         target, classes = read_target(y, self.target, D)
@@ -500,35 +437,13 @@ class _Predictor(Baseline):
         return self
 
     def predict(self, D: DistributionsLike) -> np.ndarray:
-        """Predict labels of distributions.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Classes, numbers, or risks (the higher, the earlier the event).
-        """
+        """Return the class, number, or risk (the higher, the earlier the event) of each distribution of `D`."""
         predictions = self._predict(self._checked(D))
         return self.classes_[predictions.argmax(axis=1)] if self.target == "classes" else predictions
 
     @available_if(lambda self: self.target == "classes")
     def predict_proba(self, D: DistributionsLike) -> np.ndarray:
-        """Predict the probability of each class.
-
-        Parameters
-        ----------
-        D : Distributions or array of shape (n_points, n_features)
-            Distributions with the features of `fit`.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_classes)
-            Probabilities in the order of `classes_`; each row sums to 1.
-        """
+        """Return the probability of each class, shape (n_distributions, n_classes), in the order of `classes_`."""
         return self._predict(self._checked(D))
 
 
@@ -560,10 +475,8 @@ class SummaryModel(_Predictor):
         Estimator of scikit-learn that is fitted to the unscaled vectors; None: the default model.
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels.
-    annotation : str or None, default=None
-        Annotation of the points that holds their types; None: 20 clusters.
-    random_state : int, default=0
-        Seed of the summary.
+    annotation, random_state : as in `Summary`
+        Annotation with the types of the points, and seed.
 
     Attributes
     ----------
@@ -744,8 +657,6 @@ class TransportKernel(_Predictor):
 
     Attributes
     ----------
-    model_ : KernelModel
-        The fitted model.
     classes_ : array of shape (n_classes,)
         Classes.
 
@@ -764,11 +675,11 @@ class TransportKernel(_Predictor):
     def _fit(self, D: Distributions, target: Target, folds: np.ndarray) -> None:
         geometry = Geometry(D, self.random_state, _TRANSPORT_POINTS)
         self._scaling, self._view, self._target = geometry.scaling, EuclideanView.fit(geometry), target.without_labels()
-        self.model_ = KernelModel.fit(self._view.kernel(), target, folds)[0]
+        self._model = KernelModel.fit(self._view.kernel(), target, folds)[0]
 
     def _predict(self, D: Distributions) -> np.ndarray:
         kernel = self._view.kernel_to(self._scaling.describe(D))
-        predictions = self._target.decode(self.model_.predict(kernel, self._target))
+        predictions = self._target.decode(self._model.predict(kernel, self._target))
         return -predictions if self.target == "survival" else predictions
 
 
@@ -781,10 +692,8 @@ def standard(target: str = "classes", *, annotation: str | None = None, random_s
     ----------
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels.
-    annotation : str or None, default=None
-        Annotation of the points that holds their types, e.g. "cell_type"; None: clusters.
-    random_state : int, default=0
-        Seed of draws of points, clusters and random features.
+    annotation, random_state : as in `Summary`
+        Annotation with the types of the points, and seed.
 
     Returns
     -------
@@ -799,8 +708,8 @@ def standard(target: str = "classes", *, annotation: str | None = None, random_s
     >>> gm.baselines.standard("survival")["pseudobulk"]
     SummaryModel(target='survival')
     """
-    typed: dict[str, Any] = {"annotation": annotation, "target": target, "random_state": random_state}
     plain: dict[str, Any] = {"target": target, "random_state": random_state}
+    typed = {"annotation": annotation, **plain}
     methods: dict[str, Any] = {
         "pseudobulk": SummaryModel("mean", **plain),
         "moments": SummaryModel("moments", **plain),

@@ -94,24 +94,17 @@ def kneighbors(
     For metrics that project to at most 100 components (the Euclidean metric has one per feature), lower bounds exclude
     most pairs without a solve.
 
-    Distances grow as distributions have fewer points, which makes distributions with many points the nearest neighbours
-    of most others. If numbers of points differ, search with equal numbers: ``n = B.common_size()``,
-    ``kneighbors(A.equalize(n), B.equalize(n))``.
+    If numbers of points differ, distributions with many points are the nearest neighbours of most others. Search with
+    equal numbers: ``n = B.common_size()``, ``kneighbors(A.equalize(n), B.equalize(n))``.
 
     Parameters
     ----------
-    A : Distributions or array of shape (n_points, n_features)
-        Distributions whose neighbours are searched. The rows of an array are distributions of one point each.
-    B : Distributions, array of shape (n_points, n_features) or None, default=None
-        Distributions to search among. None searches among the other distributions of `A`.
+    A, B : as in `pairwise_distances`
+        Distributions whose neighbours are searched, and distributions to search among; None: the others of `A`.
     n_neighbors : int, default=5
         Number of neighbours of each distribution.
-    metric : GroundMetric or str, default="euclidean"
-        Distance between points, as in `pairwise_distances`.
-    n_jobs : int or None, default=None
-        Number of threads; None means one, -1 one per core.
-    max_pivots : int or None, default=None
-        Largest number of simplex pivots per pair; reaching it is a warning.
+    metric, n_jobs, max_pivots : as in `pairwise_distances`
+        Distance between points, number of threads, and limit of simplex pivots.
 
     Returns
     -------
@@ -156,41 +149,18 @@ class GroundMetricMethod:
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Return exact Wasserstein distances between the distributions of A and of B (or among those of A).
+        """Return exact distances between the distributions of `A` and of `B` (None: of `A`), shape (len(A), len(B)).
 
-        All points are used. If their numbers differ, give ``A.equalize()``.
-
-        Parameters
-        ----------
-        A : Distributions or array of shape (n_points, n_features)
-            First cohort. The rows of an array are distributions of one point each.
-        B : Distributions, array of shape (n_points, n_features) or None, default=None
-            Second cohort. None compares the distributions of `A` with each other.
-        n_jobs : int or None, default=None
-            Number of threads; None means one, -1 one per core.
-
-        Returns
-        -------
-        array of shape (len(A), len(B))
-            Distances under the learned metric; symmetric with zeros on the diagonal if `B` is None.
+        All points are used. If their numbers differ, give ``A.equalize()``. The result does not depend on `n_jobs`, the
+        number of threads (None: one; -1: one per core).
         """
         check_is_fitted(self, "metric_")
         return pairwise_distances(A, B, self.metric_, n_jobs=n_jobs)
 
     def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
-        """Return distances between points: all of `x` to all of `y` (or among those of `x`).
+        """Return distances between the points (rows) of `x` and of `y` (None: of `x`), shape (n_x, n_y).
 
-        Parameters
-        ----------
-        x : array or sparse matrix of shape (n_x, n_features), data frame or Distributions
-            Points as rows; for Distributions, their `points` in order.
-        y : array or sparse matrix of shape (n_y, n_features), data frame, Distributions or None, default=None
-            Second points. None compares the points of `x` with each other.
-
-        Returns
-        -------
-        array of shape (n_x, n_y)
-            Distances under the learned metric.
+        Points are an array, a sparse matrix, a data frame, or the `points` of Distributions.
         """
         check_is_fitted(self, "metric_")
         return self.metric_.distances(x, y)

@@ -24,7 +24,6 @@ from ._internal.validation import (
     keyed_generator,
     keyed_uniform,
     real_array,
-    refuse_groups,
     refuse_mask,
     resolve_seed,
 )
@@ -55,6 +54,9 @@ class SmallSampleWarning(UserWarning):
 
 class Distributions:
     """A cohort of distributions: patients as sets of cells, documents as sets of words, shapes as sets of points.
+
+    If `points` (or else `samples`) has a pandas index, then `samples`, `weights` and `annotations` with an index are
+    matched by it; without an index they are matched by position.
 
     Parameters
     ----------
@@ -89,11 +91,6 @@ class Distributions:
     weights, features, annotations : array, list of str or None, dict of arrays
         As above, in the order of `points`.
 
-    Notes
-    -----
-    If `points` (or else `samples`) has a pandas index, then `samples`, `weights` and `annotations` with an index are
-    matched by it; without an index they are matched by position.
-
     Examples
     --------
     >>> import groundmetric as gm
@@ -117,7 +114,11 @@ class Distributions:
         annotations: Mapping[str, LabelsLike] | None = None,
         **other: Any,
     ) -> None:
-        refuse_groups(other, "Distributions")
+        if "groups" in other:
+            problem = "takes no groups (patients that a split keeps together)"
+            raise TypeError(f"Distributions {problem}: the distribution of each row is `samples`")
+        if other:
+            raise TypeError(f"Distributions got an unexpected keyword argument {next(iter(other))!r}")
         if isinstance(points, Distributions):
             raise TypeError("points is already an object of class Distributions: use it directly")
         if samples is None:
@@ -160,21 +161,9 @@ class Distributions:
         *,
         features: Sequence[str] | None = None,
     ) -> Distributions:
-        """Make one distribution of each array, with equal masses.
+        """Return one distribution of each of `arrays`, with equal masses.
 
-        Parameters
-        ----------
-        arrays : sequence of arrays or sparse matrices of shape (n_points, n_features)
-            Points of each distribution: at least one, and the same number of features in all.
-        names : sequence of hashable values or None, default=None
-            Unique name of each distribution. None names them 0, 1, 2, ….
-        features : sequence of str or None, default=None
-            Names of the features. None takes the column names of data frames.
-
-        Returns
-        -------
-        Distributions
-            The distributions in the order of the arrays.
+        Each array has at least one point, and all have the same number of features. `names` are unique; None: 0, 1, ….
         """
         if names is not None:
             names = list(names)
@@ -246,7 +235,7 @@ class Distributions:
         )
 
     def with_points(self, points: PointsLike, features: Sequence[str] | None = None) -> Distributions:
-        """Replace the coordinates of all points; names, masses and annotations stay the same.
+        """Return distributions with other coordinates; names, masses and annotations stay the same.
 
         Parameters
         ----------
@@ -254,11 +243,6 @@ class Distributions:
             New coordinates, one row for each row of `self.points`; the number of features may differ.
         features : sequence of str or None, default=None
             Names of the new features. None: features without names.
-
-        Returns
-        -------
-        Distributions
-            New distributions; the original object is not changed.
         """
         part = self[:]
         points = _as_points(points)
@@ -269,32 +253,18 @@ class Distributions:
         return part
 
     def with_mass(self) -> Distributions:
-        """Remove points of zero mass (below 2⁻⁶⁰), which take no part in transport.
+        """Return distributions without points of zero mass (below 2⁻⁶⁰), which take no part in transport.
 
-        Returns
-        -------
-        Distributions
-            The distributions without these points; the object itself if all points have mass.
+        If all points have mass, the object itself is returned.
         """
         keep = np.flatnonzero(self.weights >= 2.0**-60)  # masses are whole multiples of 2⁻⁶⁰ in the exact solver
         return self if keep.size == self.weights.size else self._keep_rows(keep)
 
     def subsample(self, n: int, *, random_state: RandomState = None) -> Distributions:
-        """Draw at most `n` points of each distribution at random, without replacement.
+        """Return distributions of at most `n` points each, drawn at random without replacement.
 
-        The draw of a distribution depends on the seed, its name and its points only. Masses are scaled to a sum of 1.
-
-        Parameters
-        ----------
-        n : int
-            Points per distribution; a distribution of fewer points keeps all.
-        random_state : int, RandomState or None, default=None
-            Seed of the draw.
-
-        Returns
-        -------
-        Distributions
-            The same distributions with the drawn points, in their original order.
+        The draw of a distribution depends on the seed `random_state`, its name and its points only. Drawn points keep
+        their order, and masses are scaled to a sum of 1.
         """
         check_number("n", n, low=1, whole=True)
         seed, directions = resolve_seed(random_state), self._directions()
@@ -320,22 +290,12 @@ class Distributions:
         return np.where(self.uniform, self.sizes, np.minimum(1.0 / squares, self.sizes))
 
     def common_size(self, max_points: int | None = None) -> int:
-        """Return a number of points that all distributions can be compared with.
+        """Return a number of points, at most `max_points`, that all distributions can be compared with.
 
         Empirical Wasserstein distances grow as distributions have fewer points. Distributions of different sizes are
         therefore compared by equal numbers of points: the smallest (effective) size. One distribution, or a tenth of
         them, may be smaller than the result if the result is at most 10 and half the median size. If more were smaller,
         for example because one class has few points, the number of points would act as a feature.
-
-        Parameters
-        ----------
-        max_points : int or None, default=None
-            Upper limit.
-
-        Returns
-        -------
-        int
-            Number of points.
         """
         sizes = np.sort(np.floor(self.effective_sizes + 1e-6))
         n_smaller = min(max(1, len(sizes) // 10), len(sizes) - 1)
@@ -343,23 +303,12 @@ class Distributions:
         return size if max_points is None else min(size, int(max_points))
 
     def equalize(self, n: int | None = None, *, random_state: RandomState = 0) -> Distributions:
-        """Draw the same number of points from each distribution, which makes their distances comparable.
+        """Return distributions of `n` points each (None: `common_size()`), which makes their distances comparable.
 
-        Points of equal mass are drawn without replacement. Where masses differ, a point is drawn with a probability
-        proportional to its mass (systematic sampling), and drawn points have equal masses. The draw of a distribution
-        depends on the seed, its name and its points only.
-
-        Parameters
-        ----------
-        n : int or None, default=None
-            Points per distribution; a distribution of fewer points keeps all. None: `common_size()`.
-        random_state : int, RandomState or None, default=0
-            Seed of the draw.
-
-        Returns
-        -------
-        Distributions
-            The same distributions with the drawn points, in an order that does not depend on the order of the rows.
+        Points of equal mass are drawn without replacement; a distribution of fewer points keeps all. Where masses
+        differ, a point is drawn with a probability proportional to its mass (systematic sampling), and drawn points
+        have equal masses. The draw of a distribution depends on the seed `random_state`, its name and its points only;
+        the order of the drawn points does not depend on the order of the rows.
         """
         n = self.common_size() if n is None else n
         check_number("n", n, low=1, whole=True)
@@ -407,13 +356,7 @@ class Distributions:
         return part
 
     def means(self) -> np.ndarray:
-        """Mean of the points of each distribution, weighted by their masses.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_features)
-            A row for each distribution.
-        """
+        """Return the mean of the points of each distribution, weighted by mass: (n_distributions, n_features)."""
         means = np.empty(self.shape)
         for d, (low, high) in enumerate(pairwise(self.bounds)):
             weights, points = self.weights[low:high], self.points[low:high]
@@ -421,20 +364,11 @@ class Distributions:
         return means
 
     def moments(self, *, weighted: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of every feature over all points, in double precision and without a copy of the points.
+        """Return mean and variance of every feature over all points, in double precision.
 
-        Parameters
-        ----------
-        weighted : bool, default=True
-            Weight points by their mass times the number of points of their distribution, which is 1 if all points of
-            the distribution have the same mass. False: every point has weight 1.
-
-        Returns
-        -------
-        means : array of shape (n_features,)
-            Mean of each feature.
-        variances : array of shape (n_features,)
-            Variance of each feature; exactly 0 for a constant feature.
+        Points are `weighted` by their mass times the number of points of their distribution, which is 1 if all points
+        of the distribution have the same mass; otherwise every point has weight 1. The variance of a constant feature
+        is exactly 0. The points are not copied.
         """
         weights = None if not weighted or self.uniform.all() else self.weights * np.repeat(self.sizes, self.sizes)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -492,10 +426,8 @@ class Distributions:
         is_bad = ~np.isfinite(weights) | (weights < 0)
         if is_bad.any():
             row = int(np.argmax(is_bad))
-            raise ValueError(
-                f"weights must be finite and not negative: {weights[row]} at row {self.order[row]} of distribution "
-                f"{self._name_of_row(row)!r}"
-            )
+            where = f"row {self.order[row]} of distribution {self._name_of_row(row)!r}"
+            raise ValueError(f"weights must be finite and not negative: {weights[row]} at {where}")
         largest = np.maximum.reduceat(weights, starts)
         uniform = largest == np.minimum.reduceat(weights, starts)
         weights = weights / np.repeat(np.where(largest > 0, largest, 1.0), sizes)  # prevents overflow of the sums

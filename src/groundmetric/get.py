@@ -53,10 +53,8 @@ def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
 
     Parameters
     ----------
-    adata : AnnData or path
-        After `tl.learn` or `tl.transfer`, or the path of its .h5ad file.
-    key : str
-        The `key_added` of `tl.learn`.
+    adata, key : as in `get.metric`
+        Cells with a metric, and the `key_added` of `tl.learn`.
 
     Returns
     -------
@@ -115,10 +113,8 @@ def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
 
     with Source(samples) as source:
         if not source.has_representation(f"X_{key}_distances"):
-            raise ValueError(
-                f"obsm lacks {f'X_{key}_distances'!r}: give the AnnData that tl.samples or tl.transfer returns, and "
-                "the key_added of tl.learn as key"
-            )
+            remedy = "give the AnnData of tl.samples or tl.transfer, and the key_added of tl.learn as key"
+            raise ValueError(f"obsm lacks {f'X_{key}_distances'!r}: {remedy}")
         values = np.array(source.representation(f"X_{key}_distances")[:])
         columns = source.uns_entry(key).get("training_samples")
         rows = source.obs.index

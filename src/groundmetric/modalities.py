@@ -73,7 +73,7 @@ class Modalities:
         n_cells: int | None = 1000,
         random_state: int = 0,
     ) -> Modalities:
-        """Read the cells of a MuData.
+        """Read the cells of a MuData; their names become the annotation "cell".
 
         Values should be normalised and on a scale that suits each modality. Every sample needs cells in every modality.
 
@@ -96,11 +96,6 @@ class Modalities:
             Largest number of cells per sample, the same cells in all modalities that have them. None: all.
         random_state : int, default=0
             Seed of the draw.
-
-        Returns
-        -------
-        Modalities
-            Samples in order of first appearance in the first modality; names of cells in the annotation "cell".
         """
         from ._anndata.cohort import read_modalities
 
@@ -148,17 +143,36 @@ class Modalities:
         return all(sets == cells[0] for sets in cells)
 
     def joint(self) -> Distributions:
-        """Combine the features of all modalities ("rna:CD8A", "protein:CD8") for cells that all modalities have.
+        """Return distributions with the features of all modalities ("rna:CD8A", "protein:CD8").
 
-        Transport between joint distributions depends on combinations of features across modalities.
-
-        Returns
-        -------
-        Distributions
-            The samples with the cells that all modalities have, in the order of the first modality.
+        They have the cells that all modalities have, in the order of the first modality. Transport between them depends
+        on combinations of features across modalities.
         """
-        rows = self._shared_rows()
         parts = list(self.parts.values())
+        for modality, D in self.parts.items():
+            if CELL not in D.annotations:
+                raise ValueError(
+                    f"the points of modality {modality!r} have no annotation {CELL!r}: to join modalities, give the "
+                    f"names of their cells, Distributions(…, annotations={{{CELL!r}: names}})"
+                )
+        # Rows of the shared cells in each modality, in the order of the first modality.
+        rows: list[list[int]] = [[] for _ in parts]
+        for d, name in enumerate(self.names):
+            row_of_cell = []
+            for modality, D in self.parts.items():
+                low, high = D.bounds[d], D.bounds[d + 1]
+                row_of_cell.append(dict(zip(D.annotations[CELL][low:high].tolist(), range(low, high), strict=True)))
+                if len(row_of_cell[-1]) < high - low:
+                    problem = f"has cells of the same name in sample {name!r}: make them unique"
+                    raise ValueError(f"modality {modality!r} {problem}")
+            shared = [cell for cell in row_of_cell[0] if all(cell in cells for cells in row_of_cell[1:])]
+            if not shared:
+                raise ValueError(
+                    f"sample {name!r} has no cell that is in all of {list(self.parts)}: modalities measured on "
+                    "different cells have no joint metric; compare them separately"
+                )
+            for modality_rows, cells in zip(rows, row_of_cell, strict=True):
+                modality_rows.extend(cells[cell] for cell in shared)
         blocks = [D.points[selected] for D, selected in zip(parts, rows, strict=True)]
         if all(map(sparse.issparse, blocks)):
             points = sparse.hstack(blocks, format="csr")
@@ -173,7 +187,7 @@ class Modalities:
         return joint
 
     def joint_metric(self, metrics: Mapping[str, GroundMetric | str], weights: Mapping[str, float]) -> GroundMetric:
-        """Return a metric between cells whose squared distance is a weighted sum over modalities.
+        """Return a metric for the points of `joint` whose squared distance is a weighted sum over modalities.
 
         Distances of a modality are divided by the spread of its points under its metric.
 
@@ -183,11 +197,6 @@ class Modalities:
             Metric of each modality.
         weights : dict of str to float
             Weight of each modality, at least 0; they are divided by their sum.
-
-        Returns
-        -------
-        GroundMetric
-            A metric for the points of `joint`.
         """
         if set(weights) != set(self.parts):
             raise ParameterError("weights", dict(weights), f": expected a weight for each of {list(self.parts)}")
@@ -219,34 +228,6 @@ class Modalities:
             for modality, D in self.parts.items()
             for feature in (D.features if D.features is not None else range(D.shape[1]))
         ]
-
-    def _shared_rows(self) -> list[np.ndarray]:
-        """Return the rows of the shared cells in each modality, in the order of the first modality."""
-        parts = list(self.parts.values())
-        for modality, D in self.parts.items():
-            if CELL not in D.annotations:
-                raise ValueError(
-                    f"the points of modality {modality!r} have no annotation {CELL!r}: to join modalities, give the "
-                    f"names of their cells, Distributions(…, annotations={{{CELL!r}: names}})"
-                )
-        rows: list[list[int]] = [[] for _ in parts]
-        for d, name in enumerate(self.names):
-            row_of_cell = []
-            for modality, D in self.parts.items():
-                low, high = D.bounds[d], D.bounds[d + 1]
-                row_of_cell.append(dict(zip(D.annotations[CELL][low:high].tolist(), range(low, high), strict=True)))
-                if len(row_of_cell[-1]) < high - low:
-                    problem = f"has cells of the same name in sample {name!r}: make them unique"
-                    raise ValueError(f"modality {modality!r} {problem}")
-            shared = [cell for cell in row_of_cell[0] if all(cell in cells for cells in row_of_cell[1:])]
-            if not shared:
-                raise ValueError(
-                    f"sample {name!r} has no cell that is in all of {list(self.parts)}: modalities measured on "
-                    "different cells have no joint metric; compare them separately"
-                )
-            for modality_rows, cells in zip(rows, row_of_cell, strict=True):
-                modality_rows.extend(cells[cell] for cell in shared)
-        return [np.array(modality_rows) for modality_rows in rows]
 
 
 def _in_order(D: Distributions, names: list[Hashable], modality: str, first: str) -> Distributions:

@@ -116,7 +116,7 @@ class _NetworkMetric:
         self.features = check_features(features, self.n_features)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the parameters of the network to a file, which `groundmetric.neural.load` reads, without pickle."""
+        """Write the parameters of the network to `path`, which `groundmetric.neural.load` reads, without pickle."""
         state = {f"state.{name}": value.detach().cpu().numpy() for name, value in self.module.state_dict().items()}
         arrays = {"centre": self._network.centre, "scale": self._network.scale, **state}
         description = {"kind": self.kind, "features": self.features, "cost": self.cost.name.lower()}
@@ -174,10 +174,8 @@ class NeuralDistance(_NetworkMetric):
     ----------
     module : torch.nn.Module
         Maps two tensors (n, n_features) to n distances; a copy is kept.
-    centre, scale : array of shape (n_features,)
-        Mean and standard deviation by which points are standardised first.
-    features : sequence of str or None, default=None
-        Names of the features.
+    centre, scale, features : as in `NeuralMetric`
+        Mean, standard deviation and name of each feature.
     """
 
     kind = "neural distance"

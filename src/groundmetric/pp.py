@@ -36,14 +36,7 @@ def select_genes(adata: AnnData, *, layer: str | None = None, key_added: str = S
     layer : str or None, default=None
         Layer with the values; None: X.
     key_added : str, default="selected_genes"
-        Column of `var` and entry of `uns` for the results.
-
-    Notes
-    -----
-    Results, with "selected_genes" for `key_added`:
-
-    - ``var["selected_genes"]``: True for the genes to learn from
-    - ``uns["selected_genes"]``: dict with the method, and the numbers of selected genes and of all
+        Column of `var` for the mask, and entry of `uns` for the method and the numbers of selected genes and of all.
 
     Examples
     --------
@@ -106,10 +99,8 @@ def subsample(
     check_anndata(adata)
     check_draw(n, random_state, "n")
     rows = draw(samples_of(adata.obs, sample_key), n, random_state)
-    if copy and adata.isbacked:
-        return adata[rows].to_memory()
     if copy:
-        return adata[rows].copy()
+        return adata[rows].to_memory() if adata.isbacked else adata[rows].copy()
     if adata.isbacked:
         raise ValueError("a backed AnnData cannot be changed in place: adata = pp.subsample(adata, …, copy=True)")
     adata._inplace_subset_obs(rows)
@@ -152,14 +143,8 @@ def spatial(
     spatial_key : str, default="spatial"
         Entry of `obsm` with the coordinates.
     key_added : str, default="X_spatial"
-        Entry of `obsm` and of `uns` for the results.
-
-    Notes
-    -----
-    Results, with "X_spatial" for `key_added`:
-
-    - ``obsm["X_spatial"]``: values, then space, each scaled to its share of the mean squared distance
-    - ``uns["X_spatial"]``: dict with the parameters, and "n_values", the number of columns of values
+        Entry of `obsm` for the result: values, then space, each scaled to its share of the mean squared distance. The
+        entry of `uns` has the parameters, and "n_values", the number of columns of values.
 
     Examples
     --------
@@ -180,15 +165,11 @@ def spatial(
     with Source(adata) as source:
         coordinates = np.asarray(source.representation(spatial_key, "spatial_key"), dtype=np.float64)
         if coordinates.shape[1] not in (2, 3):
-            raise ValueError(
-                f"obsm[{spatial_key!r}] has shape {coordinates.shape}: expected two or three coordinates per cell"
-            )
+            raise ValueError(f"obsm[{spatial_key!r}] has shape {coordinates.shape}: expected (n_cells, 2 or 3)")
         bad = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
         if bad.size:
-            raise ValueError(
-                f"obsm[{spatial_key!r}] holds NaN or infinity for {bad.size} of {adata.n_obs} cells, e.g. in row "
-                f"{bad[0]}: drop these cells"
-            )
+            problem = f"NaN or infinity for {bad.size} of {adata.n_obs} cells, e.g. in row {bad[0]}: drop these cells"
+            raise ValueError(f"obsm[{spatial_key!r}] holds {problem}")
         rows = np.arange(adata.n_obs)
         if use_rep is not None:
             if layer is not None:
@@ -219,10 +200,8 @@ def standardised_coordinates(coordinates: np.ndarray, samples: Samples, spatial_
         centred = coordinates[rows] - coordinates[rows].mean(axis=0)
         size = float(np.sqrt(np.mean(np.sum(centred**2, axis=1))))
         if rows.size > 1 and size <= 1e-12 * max(float(np.abs(coordinates[rows]).max()), 1e-300):
-            raise ValueError(
-                f"all {rows.size} cells of sample {str(name)!r} have the same coordinates in obsm[{spatial_key!r}]: "
-                "drop the sample, or correct its coordinates"
-            )
+            problem = f"have the same coordinates in obsm[{spatial_key!r}]: drop the sample, or correct its coordinates"
+            raise ValueError(f"all {rows.size} cells of sample {str(name)!r} {problem}")
         standardised[rows] = centred / (size if rows.size > 1 else 1.0)
     return standardised
 

@@ -130,7 +130,7 @@ def test_truth_values_and_numbers_are_no_classes_together():
     ],
 )
 def test_repeated_feature_names_are_refused(make):
-    with pytest.raises(ValueError, match=r"feature names occur more than once \(1, "):
+    with pytest.raises(ValueError, match=r"feature names are repeated \(1, "):
         make()
 
 

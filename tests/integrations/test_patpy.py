@@ -247,7 +247,7 @@ def test_a_representation_in_obsm_and_a_layer_are_found_as_patpy_does(cohort):
         method = GroundMetricLearning("sample", "condition", "classification", layer=layer, genes=None, **QUICK)
         method.prepare_anndata(cohort)
         assert cohort.uns["groundmetric_condition"]["features"]["n_features"] == n_features
-    unknown = r"layer is 'X_pca', but obsm has \['X_few', .* and layers \["
+    unknown = r"layer is 'X_pca': expected one of \['X', 'X_few', .*'counts', 'twice'\]"
     with pytest.raises(ValueError, match=unknown):
         GroundMetricLearning("sample", "condition", "classification", layer="X_pca").prepare_anndata(cohort)
     plain = OptimalTransport("sample")

@@ -19,7 +19,7 @@ from ..evaluation import SizeAssociation, size_association
 from ..interpret import batch_effects
 from ..learning.labels import Ordered, resolve_target
 from ..modalities import CELL
-from .source import PANEL, Moments, Source, list_names, moments, read, warn_of_counts
+from .source import MIN_ZEROS, PANEL, Moments, Source, list_names, moments, read, warn_of_counts
 
 # Column of `var` in which pp.select_genes stores its mask, and the column of `obs` that has cell types by default.
 SELECTED, CELL_TYPE = "selected_genes", "cell_type"
@@ -174,9 +174,7 @@ class Annotations:
             raise ParameterError("label_key", label_key, problem)
         numeric = labels.dtype.kind in "iuf"
         if target == "classes" and labels.is_unique:
-            problem = (
-                f", but each sample has a label of its own, e.g. {str(labels.iloc[0])!r}: a label needs two samples"
-            )
+            problem = f", but each sample has its own label, e.g. {str(labels.iloc[0])!r}: a label needs two samples"
             raise ParameterError("label_key", label_key, problem, {"target": "ordered"} if numeric else None)
         if target == "classes" and method == "ensemble":
             patients = labels.index.to_series() if self.groups is None else self.groups.loc[labels.index]
@@ -184,8 +182,7 @@ class Annotations:
             if counts.min() < 2:
                 unit = "sample" if self.groups is None else "group"
                 problem = (
-                    f", but label {str(counts.idxmin())!r} has a single {unit}, and an ensemble needs one to train on "
-                    "and another to hold out: drop the label"
+                    f", but label {str(counts.idxmin())!r} has a single {unit}, and an ensemble needs two: drop it"
                 )
                 remedy = {"target": "ordered"} if numeric else {"method": "ggml"}
                 raise ParameterError("label_key", label_key, problem, remedy)
@@ -392,8 +389,8 @@ def draw(samples: Samples, n: int | None, seed: int, epoch: int = 0) -> np.ndarr
 
 def check_draw(n: Any, seed: Any, name: str = "n_cells") -> None:
     """Raise unless n is a number of cells or None, and the seed is a whole number."""
-    if n is not None and (not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1):
-        raise ParameterError(name, n, ": expected a whole number of at least 1, or None for all cells")
+    if n is not None:
+        check_number(name, n, low=1, whole=True)
     check_number("random_state", seed, low=0, whole=True)
 
 
@@ -466,9 +463,8 @@ class Features:
         # Stored results find genes by name.
         repeated = self.names[columns][self.names[columns].duplicated()]
         if len(repeated):
-            raise ValueError(
-                f"selected genes have equal names, e.g. {repeated[0]!r}: run adata.var_names_make_unique() first"
-            )
+            problem = f"selected genes have equal names, e.g. {repeated[0]!r}"
+            raise ValueError(f"{problem}: run adata.var_names_make_unique() first")
         n, n_all = int(columns.size), len(self.names)
         rules = {"variance": "variance above the average", "most_variable": "the most variable", "given": "as given"}
         text = f"{n:,} of {n_all:,} features ({rules.get(rule, rule)}); {n_all - n:,} were left out"
@@ -486,26 +482,22 @@ def _gene_mask(genes: Any, names: pd.Index) -> np.ndarray:
         raise ParameterError("genes", list(genes), ": expected names of genes, a mask, a number, or a rule, e.g. 'all'")
     if values.dtype == bool:
         if values.shape != (len(names),):
-            raise ValueError(
-                f"genes is a mask of shape {values.shape}: expected an entry for each of {len(names)} genes"
-            )
+            raise ValueError(f"genes is a mask of shape {values.shape}: expected ({len(names)},), an entry per gene")
         return values
     unknown = [name for name in values.tolist() if name not in names]
     if unknown:
         similar = ", ".join(list_names(unknown[0], names[:10_000]).split(", ")[:5])
-        raise ValueError(
-            f"genes holds names that are not in var_names ({len(unknown)}, e.g. {unknown[0]!r}): {similar}, …"
-        )
+        raise ValueError(f"genes holds names that var_names lacks ({len(unknown)}, e.g. {unknown[0]!r}): {similar}, …")
     return names.isin(values)
 
 
 def default_rule(statistics: Moments) -> tuple[str, str]:
     """Return the rule that is applied by default, and the reason."""
-    # On a log scale, the variance of a gene shows how informative it is; that of a marker depends on its unit.
-    if statistics.looks_like_genes:
-        return "variance", "the default for genes"
     if statistics.mean.size <= PANEL:
         return "all", f"the default for {PANEL} or fewer"
+    # On a log scale, the variance of a gene shows how informative it is; that of a marker depends on its unit.
+    if statistics.negative == 0.0 and statistics.zeros >= MIN_ZEROS:
+        return "variance", "the default for genes"
     return "all", "the default for values other than counts of genes or their logarithms"
 
 
@@ -518,10 +510,8 @@ def above_average(statistics: Moments, names: pd.Index) -> np.ndarray:
 def finite_variance(statistics: Moments, names: pd.Index) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(statistics.variance))
     if bad.size:
-        raise ValueError(
-            f"values are NaN or infinite in {bad.size} of {len(names)} features, e.g. {names[bad[0]]!r}: fill them, or "
-            "drop the features"
-        )
+        problem = f"NaN or infinite in {bad.size} of {len(names)} features, e.g. {names[bad[0]]!r}"
+        raise ValueError(f"values are {problem}: fill them, or drop the features")
     return statistics.variance
 
 
@@ -561,10 +551,8 @@ def read_cohort(
         usable = samples.names[labelled & large]
         classes = labels.reindex(usable).unique()
         if classes.size < 2:
-            raise ValueError(
-                f"{usable.size} samples of {sample_key!r} are usable, with the labels {classes.tolist()} of "
-                f"{label_key!r}: at least two labels are needed"
-            )
+            problem = f"with the labels {classes.tolist()} of {label_key!r}: at least two labels are needed"
+            raise ValueError(f"{usable.size} samples of {sample_key!r} are usable, {problem}")
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=2)
         rows = draw(samples, n_cells, random_state)
@@ -619,7 +607,8 @@ def read_modalities(
         if name not in parts:
             raise ParameterError("modalities", name, f", which does not exist: {list_names(name, parts)}")
     parts = {name: parts[name] for name in (parts if modalities is None else modalities)}
-    for argument, mapping in (("layer", layer), ("use_rep", use_rep), ("genes", genes)):
+    by_modality = {"layer": layer, "use_rep": use_rep, "genes": genes}
+    for argument, mapping in by_modality.items():
         if not isinstance(mapping, Mapping | None):
             example = {next(iter(parts)): mapping}
             raise ParameterError(argument, mapping, f": expected a dict by modality, {example!r}")
@@ -647,10 +636,7 @@ def read_modalities(
         if n_cells is not None:
             rank = ranks.loc[adata.obs_names].to_numpy()
             rows = np.sort(np.concatenate([cells[np.argsort(rank[cells])[:n_cells]] for cells in samples.rows]))
-        options = {
-            key: (mapping or {}).get(name)
-            for key, mapping in (("layer", layer), ("use_rep", use_rep), ("genes", genes))
-        }
+        options = {key: (mapping or {}).get(name) for key, mapping in by_modality.items()}
         with Source(adata) as source:
             features = Features.read(source, **options)
             columns = features.select(rows)[0]

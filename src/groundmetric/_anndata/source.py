@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import anndata as ad
@@ -31,7 +30,7 @@ _SPARSENESS = 10
 # Up to this number, features are a panel of markers or measurements, which may differ in units; genes are more.
 PANEL = 100
 # Non-negative values of more features with at least this share of zeros are counts of genes or their logarithms.
-_MIN_ZEROS = 0.05
+MIN_ZEROS = 0.05
 
 
 class Source:
@@ -42,7 +41,19 @@ class Source:
         self.adata: Any = None
         if isinstance(cells, str | os.PathLike):
             # Not through anndata's backed mode, which would load all layers.
-            self._file = _open_store(Path(cells))
+            path = Path(cells)
+            if path.is_dir():
+                if path.suffix != ".zarr":
+                    raise ValueError(f"{str(path)!r} is a folder: expected an .h5ad file")
+                import zarr
+
+                self._file = zarr.open_group(path, mode="r")
+            else:
+                with path.open("rb"):  # raises an error that names the file if it is missing or not readable
+                    pass
+                if not h5py.is_hdf5(path):
+                    raise ValueError(f"{str(path)!r} is not an .h5ad file: it is not in the HDF5 format")
+                self._file = h5py.File(path, "r")
             if missing := [part for part in ("obs", "var") if part not in self._file]:
                 self.close()
                 raise ValueError(f"{str(cells)!r} is not an .h5ad file: it lacks {missing[0]!r}")
@@ -50,9 +61,8 @@ class Source:
         elif isinstance(cells, ad.AnnData):
             self.adata = cells
             # `anndata.experimental.read_lazy` does not load obs and var.
-            self.obs, self.var = (
-                frame if isinstance(frame, pd.DataFrame) else frame.to_memory() for frame in (cells.obs, cells.var)
-            )
+            frames = (cells.obs, cells.var)
+            self.obs, self.var = (x if isinstance(x, pd.DataFrame) else x.to_memory() for x in frames)
         else:
             has_modalities = isinstance(getattr(cells, "mod", None), Mapping)
             hint = "; give one modality, mdata['rna'], or use Modalities.from_mudata" if has_modalities else ""
@@ -126,17 +136,15 @@ class Source:
     def __enter__(self) -> Source:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def check_anndata(adata: Any) -> None:
     """Raise unless results can be added to `adata`."""
     if not isinstance(adata, ad.AnnData):
-        raise TypeError(
-            f"adata is a {type(adata).__name__}: expected an AnnData; anndata.read_h5ad(path) reads a file, and with "
-            "backed='r' only the values that are needed"
-        )
+        remedy = "anndata.read_h5ad(path) reads a file, and with backed='r' only the values that are needed"
+        raise TypeError(f"adata is a {type(adata).__name__}: expected an AnnData; {remedy}")
 
 
 def _computed(entry: Any) -> Any:
@@ -146,32 +154,14 @@ def _computed(entry: Any) -> Any:
     return entry.compute() if is_dask(entry) else entry
 
 
-def _open_store(path: Path) -> Any:
-    """Open an .h5ad file or a .zarr folder for reading."""
-    if path.is_dir():
-        if path.suffix != ".zarr":
-            raise ValueError(f"{str(path)!r} is a folder: expected an .h5ad file")
-        import zarr
-
-        return zarr.open_group(path, mode="r")
-    with path.open("rb"):  # raises an error that names the file if it is missing or not readable
-        pass
-    if not h5py.is_hdf5(path):
-        raise ValueError(f"{str(path)!r} is not an .h5ad file: it is not in the HDF5 format")
-    return h5py.File(path, "r")
-
-
 def list_names(name: Any, names: Iterable[Any]) -> str:
     """Return the existing names as text, the most similar to `name` first.
 
     >>> list_names("paitent", ["disease", "patient"])
     "there are 'patient', 'disease'"
     """
-
-    def similarity(candidate: Any) -> float:
-        return difflib.SequenceMatcher(None, str(name).lower(), str(candidate).lower()).ratio()
-
-    ordered = sorted(names, key=similarity, reverse=True)
+    matcher = difflib.SequenceMatcher
+    ordered = sorted(names, key=lambda x: matcher(None, str(name).lower(), str(x).lower()).ratio(), reverse=True)
     return f"there are {', '.join(map(repr, ordered))}" if ordered else "it is empty"
 
 
@@ -212,10 +202,8 @@ def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size:
     if not strips:
         return np.empty(shape, np.float32) if result is None else result
     # Concatenation takes twice the memory of the result, as the sorting of points by sample does afterwards.
-    return sparse.vstack(
-        [blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr") for blocks in strips.values()],
-        format="csr",
-    )
+    joined = [blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr") for blocks in strips.values()]
+    return sparse.vstack(joined, format="csr")
 
 
 def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:
@@ -287,9 +275,7 @@ def _as_float(values: Any) -> Any:
     if values.dtype in (np.float32, np.float64):
         return values
     if values.dtype.kind not in "iubf":
-        raise ValueError(
-            f"the matrix holds values of type {values.dtype}, expected numbers: convert it with astype('float32')"
-        )
+        raise ValueError(f"the matrix holds {values.dtype}, expected numbers: convert it with astype('float32')")
     return values.astype(np.float32)
 
 
@@ -302,11 +288,6 @@ class Moments:
     looks_raw: bool  # whether all values are whole numbers and at least one is not 0
     negative: float  # share of the values below 0; NaN if unknown
     zeros: float  # share of the values equal to 0; NaN if unknown
-
-    @property
-    def looks_like_genes(self) -> bool:
-        """Whether values look like counts of genes or their logarithms."""
-        return self.mean.size > PANEL and self.negative == 0.0 and self.zeros >= _MIN_ZEROS
 
     @property
     def root_mean_square(self) -> np.ndarray:

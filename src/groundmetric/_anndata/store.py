@@ -23,7 +23,7 @@ from ..estimators.predictor import load_predictor, unpack_predictor
 from ..learning.training import read_parameters
 from ..metrics.base import GroundMetric
 from .cohort import Samples, samples_of
-from .source import Source, list_names
+from .source import Source
 
 FORMAT = 1
 # Files in the folder of a `learn` run: the training cells, and the predictor of labels.
@@ -208,18 +208,15 @@ def _read_labels(labels: Any) -> np.ndarray:
 def read_entry(entry: Any, key: str, where: str) -> Stored:
     """Return the content of an entry of `uns`; `where` names its origin in errors."""
     if isinstance(entry, Mapping) and {"out_of_bag", "training_samples"} & set(entry):
-        raise ValueError(
-            f"{where} has a row per sample and no metric: give the cells, which tl.learn or tl.transfer used"
-        )
+        raise ValueError(f"{where} has a row per sample and no metric: give the cells, as to tl.learn or tl.transfer")
     if not isinstance(entry, Mapping) or "metric" not in entry:
         raise ValueError(f"{where} has no metric in uns[{key!r}]: run tl.learn first, or give its key_added as key")
     if int(entry.get("format", 0)) > FORMAT:
         raise ValueError(f"uns[{key!r}] was written by groundmetric {entry['version']}: update groundmetric to read it")
     check_parts(entry, ("format", "params", "labels"), key)
     saved = entry["metric"]
-    metric = GroundMetric(
-        saved["components"], [str(name) for name in saved["features"]], variances=saved.get("variances")
-    )
+    features = [str(name) for name in saved["features"]]
+    metric = GroundMetric(saved["components"], features, variances=saved.get("variances"))
     names, labels = entry["labels"]["samples"], _read_labels(entry["labels"]["labels"])
     params = plain_parameters(entry["params"])
     return Stored(key, metric, np.asarray(saved["means"]), params, pd.Series(labels, [str(name) for name in names]))
@@ -283,10 +280,8 @@ def trained_from(trained: Any, key: str) -> Trained:
         samples = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in samples.names if name in stored.labels.index]
         if not labelled:
-            raise ValueError(
-                f"trained contains none of the {len(stored.labels)} training samples of the metric "
-                f"({list_names('', stored.labels.index[:3])}, …): give the AnnData that tl.learn returned"
-            )
+            problem = f"the {len(stored.labels)} training samples of the metric"
+            raise ValueError(f"trained contains none of {problem}: give the AnnData that tl.learn returned")
         cells = drawn_cells(source, samples, key, only=labelled)
     if predictor_file is not None and predictor_file.exists():
         predictor: Predictor | None = load_predictor(predictor_file)

@@ -1,9 +1,8 @@
 """Cache of results in one SQLite file: distances, fits of an evaluation, results of a report.
 
-An entry is a key and a value, both bytes, with a checksum. The file is opened and closed in every call: processes and
-threads can share it. SQLite locks the file during a write, and its rollback journal undoes the incomplete write of a
-killed process; a write-ahead log would not work on network file systems. A damaged entry or a full disk is a
-`CacheWarning`, and the result is computed again. A damaged file raises `Damaged`, a file of another program `Foreign`.
+Processes and threads can share the file, which is opened and closed in every call. SQLite's rollback journal undoes
+the incomplete write of a killed process; a write-ahead log would not work on network file systems. After a damaged
+entry or with a full disk, a `CacheWarning` is given, and results are computed again.
 """
 
 from __future__ import annotations

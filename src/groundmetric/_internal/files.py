@@ -1,8 +1,6 @@
 """Atomic writes of files, and files of arrays with checksums.
 
-A file is written to a hidden temporary file in the folder of its destination and renamed when it is complete: a path
-holds either the old or the new content. A symbolic link at the destination is replaced, not followed. A file of another
-kind is never replaced (`refuse_foreign`).
+A path holds either the old or the new content. A symbolic link at the destination is replaced, not followed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Parallel execution: threads of this process, tasks in other processes or on a cluster, progress bars.
 
-Compiled kernels release the GIL, so most work runs in `Threads`. Independent tasks that hold the GIL can run on the
-workers of a Dask client, or in the backend that joblib is configured for. A task returns the same bits wherever it
-runs. A task that fails on the workers is computed in this process, so an error reaches the caller only if it also
-occurs here.
+A task returns the same bits wherever it runs. A task that fails on the workers is computed in this process, so an error
+reaches the caller only if it also occurs here.
 """
 
 from __future__ import annotations
@@ -70,15 +68,12 @@ class Threads:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
     def __enter__(self) -> Threads:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 def _uses_threads() -> bool:

@@ -1,13 +1,10 @@
 """Validation at public entry points: arrays, numbers, labels, points, and alignment of values by name.
 
-Labels that are matched by position to other distributions would be wrong without an error:
-``obs.groupby("patient")["disease"].first()`` is sorted by patient, `Distributions` are in order of first appearance.
-Values with names (pandas, xarray, a dict) are therefore aligned by name:
-
-- The names must be those of the distributions, in any order. Numbers match text that reads the same (101 and "101").
-- Values without names (arrays, lists) are taken by position. So are values whose index only numbers the rows: the index
-  0, 1, 2, … that pandas gives by default, also after both sides were sliced alike, as in cross-validation.
-- If distributions are themselves named 0, 1, 2, … in another order, such an index is ambiguous: an error.
+Values with names (pandas, xarray, a dict) are aligned by name, because ``obs.groupby("patient")["disease"].first()`` is
+sorted by patient, and `Distributions` are in order of first appearance. Numbers match text that reads the same (101 and
+"101"). Values without names (arrays, lists) are taken by position. So are values whose index only numbers the rows: the
+index 0, 1, 2, … that pandas gives by default, also after both sides were sliced alike, as in cross-validation. If
+distributions are themselves named 0, 1, 2, … in another order, such an index is ambiguous: an error.
 """
 
 from __future__ import annotations
@@ -116,21 +113,8 @@ def refuse_mask(values: Any, name: str) -> None:
         values = next((part for part in values if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part)), None)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         masked = np.argwhere(np.ma.getmaskarray(values))
-        raise ValueError(
-            f"{name} has {len(masked)} of {values.size} entries masked, e.g. at {tuple(masked[0].tolist())}: give them "
-            "a value (`.filled(…)`) or drop them"
-        )
-
-
-def refuse_groups(keywords: Mapping[str, Any], function: str) -> None:
-    """Raise for unknown keywords, with advice for `groups`, which is easily confused with `samples`."""
-    if "groups" in keywords:
-        raise TypeError(
-            f"{function} takes no groups (patients that a split keeps together): the distribution of each row is "
-            "`samples`"
-        )
-    if keywords:
-        raise TypeError(f"{function} got an unexpected keyword argument {next(iter(keywords))!r}")
+        problem = f"{len(masked)} of {values.size} entries masked, e.g. at {tuple(masked[0].tolist())}"
+        raise ValueError(f"{name} has {problem}: give them a value (`.filled(…)`) or drop them")
 
 
 def is_missing(value: Any) -> bool:
@@ -194,10 +178,8 @@ def align_by_name(values: Any, name_index: NameIndex, parameter: str) -> Any:
         positions = _positions(index, name_index, list(name_index.names), parameter)
     if isinstance(values, Mapping):
         if name_index.names is None:
-            message = (
-                f"{parameter} is a mapping by name, but the {name_index.items} have no names: give a list in order"
-            )
-            raise AlignmentError(message, parameter)
+            problem = f"is a mapping by name, but the {name_index.items} have no names: give a list in order"
+            raise AlignmentError(f"{parameter} {problem}", parameter)
         entries = list(values.values())
         return entries if positions is None else [entries[position] for position in positions]
     if positions is None:
@@ -282,9 +264,7 @@ def _positions(index: _Index, name_index: NameIndex, item_names: list[Hashable],
                 is_numbering = len(index.names) == len(item_names)
             else:
                 numberings = [np.arange(len(item_names)), *(name_index.numberings or ())] if index.is_numbers else []
-                is_numbering = index.is_default or any(
-                    np.array_equal(np.asarray(index.names), rows) for rows in numberings
-                )
+                is_numbering = index.is_default or any(np.array_equal(np.asarray(index.names), x) for x in numberings)
             if is_numbering:
                 return None
             missing = [name for name in dict.fromkeys(item_names) if _key(name) not in set(value_keys)]
@@ -349,9 +329,8 @@ def label_array(y: Any, name_index: NameIndex, name: str = "y") -> np.ndarray:
         labels[np.ma.getmaskarray(y)] = None
     if labels.ndim != 1 or labels.size != name_index.size:
         several = " (several labels need a target each: target=['classes', 'ordered'])" if labels.ndim == 2 else ""
-        raise ValueError(
-            f"{name} has shape {labels.shape}, but a label is needed for each of {name_index.size}{several}"
-        )
+        n = name_index.size
+        raise ValueError(f"{name} has shape {labels.shape}, but a label is needed for each of {n}{several}")
     if isinstance(y, list | tuple) and labels.dtype.kind in "US":  # numpy converts numbers to text in a mixed list
         return np.array(y, dtype=object) if not all(isinstance(label, str | bytes) for label in y) else labels
     return labels
@@ -406,9 +385,7 @@ def check_features(features: Sequence[str] | None, n_features: int) -> list[str]
         raise ValueError(f"{len(features)} feature names for {n_features} features: one is needed per column")
     repeated = [name for name, count in Counter(features).items() if count > 1]
     if repeated:
-        raise ValueError(
-            f"feature names occur more than once ({len(repeated)}, e.g. {repeated[0]!r}): make them unique"
-        )
+        raise ValueError(f"feature names are repeated ({len(repeated)}, e.g. {repeated[0]!r}): make them unique")
     return features
 
 
@@ -451,9 +428,7 @@ def check_groups_per_class(labels: np.ndarray, groups: Any, least: int, why: str
     for label in classes.tolist():
         count, kind = int(np.sum(labels == label)), "distributions"
         if groups is not None:
-            members = dict.fromkeys(
-                group for group, own_label in zip(groups, labels, strict=True) if own_label == label
-            )
+            members = dict.fromkeys(group for group, other in zip(groups, labels, strict=True) if other == label)
             count, kind = len(members), f"groups ({', '.join(map(repr, list(members)[:3]))})"
         if count < least:
             raise ValueError(f"class {label!r} has {count} {kind}, but {least} are needed: {why}")

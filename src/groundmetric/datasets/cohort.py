@@ -71,10 +71,8 @@ def make_cohort(
     cell_types : dict or sequence of str
         Names with their proportions, or names alone, where all are equally frequent. The programme acts in the first.
         Default: 25 % macrophages, 30 % T cells, 15 % B cells, 20 % fibroblasts and 10 % endothelial cells.
-    n_markers : int, default=20
-        Number of genes that mark each cell type.
-    n_programme_genes : int, default=20
-        Number of genes of the programme: PROG01, PROG02, …
+    n_markers, n_programme_genes : int, default=20
+        Number of genes that mark each cell type, and of genes of the programme: PROG01, PROG02, …
     programme_strength : float, default=2.0
         Rise of the log rate of the programme's genes in the last condition.
     programme_share : float, default=1.0
@@ -105,20 +103,20 @@ def make_cohort(
     >>> adata.obs["sample"].nunique(), adata.n_vars, sorted(adata.var_names[adata.var["programme"]])[0]
     (4, 200, 'PROG01')
     """
-    for name, count, low in (
-        ("n_genes", n_genes, 1), ("n_markers", n_markers, 0), ("n_programme_genes", n_programme_genes, 0)
-    ):  # fmt: skip
-        check_number(name, count, low=low, whole=True)
-    for name, value in (("cells_per_sample", cells_per_sample), ("concentration", concentration)):
-        check_number(name, value, low=0, above=True)
-    for name, value in (("programme_strength", programme_strength), ("composition_strength", composition_strength)):
-        check_number(name, value, low=-np.inf)
-    for name, value in (("programme_share", programme_share), ("confounding", confounding)):
-        check_number(name, value, low=0, high=1)
+    check_number("n_genes", n_genes, low=1, whole=True)
+    check_number("n_markers", n_markers, low=0, whole=True)
+    check_number("n_programme_genes", n_programme_genes, low=0, whole=True)
+    check_number("cells_per_sample", cells_per_sample, low=0, above=True)
+    check_number("concentration", concentration, low=0, above=True)
+    check_number("programme_strength", programme_strength, low=-np.inf)
+    check_number("composition_strength", composition_strength, low=-np.inf)
+    check_number("programme_share", programme_share, low=0, high=1)
+    check_number("confounding", confounding, low=0, high=1)
     check_number("batch_strength", batch_strength, low=0)
     conditions = _check_names(conditions, "conditions")
-    one = isinstance(n_samples_per_condition, numbers.Integral)
-    counts_by_condition: Any = [n_samples_per_condition] * len(conditions) if one else n_samples_per_condition
+    counts_by_condition: Any = n_samples_per_condition
+    if isinstance(n_samples_per_condition, numbers.Integral):
+        counts_by_condition = [n_samples_per_condition] * len(conditions)
     for count in counts_by_condition:
         check_number("n_samples_per_condition", count, low=1, whole=True)
     if len(counts_by_condition) != len(conditions):
@@ -132,10 +130,7 @@ def make_cohort(
     proportions = np.array(weights, dtype=float) / sum(weights)
     n_needed = n_types * n_markers + n_programme_genes
     if n_needed > n_genes:
-        problem = (
-            f", but {n_types} cell types with {n_markers} markers each and {n_programme_genes} programme genes need "
-            f"{n_needed}: lower n_markers"
-        )
+        problem = f", but {n_types} types with {n_markers} markers and the programme need {n_needed}: lower n_markers"
         raise ParameterError("n_genes", n_genes, problem, {"n_genes": n_needed})
     need("anndata", "make_cohort")
     import anndata
@@ -154,7 +149,13 @@ def make_cohort(
     batch_names = _numbered("batch", n_batches, 1)
     # Genes in random order: markers of each cell type (or -1), membership in the programme.
     gene_counts = [n_programme_genes, *[n_markers] * n_types, n_genes - n_needed]
-    named = zip(["PROG", *_prefixes(type_names), "GENE"], gene_counts, strict=True)
+    prefixes = ["PROG", "GENE"]
+    for name in type_names:  # all different: TCELL and TCELLX of "T cell" and "T-cell"
+        prefix = re.sub("[^A-Z0-9]", "", name.upper())[:5] or "TYPE"
+        while prefix in prefixes:
+            prefix += "X"
+        prefixes.insert(-1, prefix)
+    named = zip(prefixes, gene_counts, strict=True)
     gene_order = random.permutation(n_genes)
     gene_names = np.array([name for prefix, count in named for name in _numbered(prefix, count)])[gene_order]
     kind = np.repeat([-2, *range(n_types), -1], gene_counts)[gene_order]
@@ -235,17 +236,6 @@ def _log_normal(random: np.random.Generator, mean: float, spread: float, size: i
 
 def _numbered(prefix: str, count: int, least_digits: int = 2) -> list[str]:
     return [f"{prefix}{k:0{max(least_digits, len(str(count)))}d}" for k in range(1, count + 1)]
-
-
-def _prefixes(names: Sequence[str]) -> list[str]:
-    """Return prefixes of marker names, all different: TCELL and TCELLX of "T cell" and "T-cell"."""
-    taken = ["PROG", "GENE"]
-    for name in names:
-        prefix = re.sub("[^A-Z0-9]", "", name.upper())[:5] or "TYPE"
-        while prefix in taken:
-            prefix += "X"
-        taken.append(prefix)
-    return taken[2:]
 
 
 def _check_names(names: Sequence[str], parameter: str) -> list[str]:

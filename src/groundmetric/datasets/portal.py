@@ -39,6 +39,8 @@ PAPER_DATASETS = {
 def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None) -> AnnData:
     """Read a data set of the CELLxGENE portal, which is downloaded at the first call.
 
+    If the download fails, a ConnectionError says why, and how to get the file by hand.
+
     Parameters
     ----------
     dataset_id : str
@@ -52,13 +54,6 @@ def cellxgene(dataset_id: str, *, folder: str | os.PathLike[str] | None = None) 
     -------
     AnnData
         The data set.
-
-    Raises
-    ------
-    ConnectionError
-        The file cannot be downloaded; the message says why, and how to get it by hand.
-    ValueError
-        `dataset_id` is not an identifier.
 
     Examples
     --------

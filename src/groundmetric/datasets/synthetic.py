@@ -48,10 +48,8 @@ def make_modes(
 
     Returns
     -------
-    D : Distributions
-        Distributions; `D.annotations["mode"]` is "centre", "low" or "high" for each point.
-    y : array of shape (n_distributions,)
-        Class of each distribution: 0, 1 or 2.
+    D, y : Distributions and array of shape (n_distributions,)
+        Distributions with the annotation "mode" of the points ("centre", "low" or "high"), and classes 0, 1 and 2.
 
     Examples
     --------
@@ -184,10 +182,8 @@ def make_survival(
 
     Parameters
     ----------
-    n_patients : int, default=60
-        Number of patients.
-    n_cells : int, default=60
-        Cells of each.
+    n_patients, n_cells : int, default=60
+        Number of patients, and of cells of each.
     n_genes : int, default=100
         Number of genes; their values are normal, of standard deviation 1 within a patient.
     n_planted : int, default=5
@@ -207,10 +203,8 @@ def make_survival(
 
     Returns
     -------
-    D : Distributions
-        Patients; `D.annotations["programme"]` marks the cells that have the programme.
-    y : structured array of shape (n_patients,)
-        Fields "event" and "time", as scikit-survival has them.
+    D, y : Distributions and structured array of shape (n_patients,)
+        Patients with the annotation "programme" of the cells, and fields "event" and "time" as in scikit-survival.
 
     Examples
     --------

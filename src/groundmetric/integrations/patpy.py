@@ -1,8 +1,4 @@
-"""patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
-
-Needs the extra `patpy`. patpy evaluates a method on all samples including training samples. Therefore distances between
-training samples are out-of-bag, and their predictions are held-out.
-"""
+"""patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one."""
 
 from __future__ import annotations
 
@@ -91,14 +87,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
         self._learned: dict[str, EnsembleResults] = {}
 
     def prepare_anndata(self, adata: Any, train: bool = True) -> None:
-        """Set the cells and learn a metric from each label.
+        """Set the cells of `adata`, in memory, and learn a metric from each label; results are added to `adata`.
 
-        Parameters
-        ----------
-        adata : AnnData
-            Cells in memory; results are added to it.
-        train : bool, default=True
-            Whether to learn now; otherwise `fine_tune` does.
+        Without `train`, `fine_tune` learns the metrics.
         """
         if adata.isbacked:
             raise ValueError("adata is backed by a file, but results are added to it: load it with adata.to_memory()")
@@ -110,14 +101,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def fine_tune(self, labels: list[str] | str, tasks: list[str] | str, **parameters: Any) -> None:
         """Learn a metric from each label; metrics of other labels are kept.
 
-        Parameters
-        ----------
-        labels : str or list of str
-            Columns of `obs`.
-        tasks : str or list of str
-            "classification", "regression" or "ranking" for each label.
-        **parameters : Any
-            Arguments of `tl.learn` for these labels, which override those of the method.
+        The columns `labels` and their `tasks` are as in the class; `parameters` override those of the method.
         """
         labels, tasks = self._prepare_fine_tune(labels, _checked_tasks(tasks))
         layer, use_rep = _place(self.adata, self.layer)
@@ -134,20 +118,11 @@ class GroundMetricLearning(SupervisedSampleMethod):
         self.get_sample_representations()
 
     def predict(self, label: str, adata: Any = None) -> pd.Series | pd.DataFrame:
-        """Predict a label of every sample; predictions of training samples are held out.
+        """Return predictions of a `label` for every sample; predictions of training samples are held out.
 
-        Parameters
-        ----------
-        label : str
-            A label that was learned.
-        adata : AnnData or None, default=None
-            Cells of new samples, for `tl.transfer`, which adds results to it. None: the samples of `prepare_anndata`.
-
-        Returns
-        -------
-        DataFrame or Series
-            By sample. For classes a table with columns "prob_<class>" and "<label>_pred", the most probable class; for
-            numbers a Series. Ordered categories are numbers from 0 on.
+        With `adata`, the samples are new ones, which `tl.transfer` predicts and adds results to; None: the samples of
+        `prepare_anndata`. The result for classes is a table with columns "prob_<class>" and "<label>_pred", the most
+        probable class; for numbers it is a Series. Ordered categories are numbers from 0 on.
         """
         results = self._results(label)
         if adata is not None:
@@ -177,20 +152,10 @@ class GroundMetricLearning(SupervisedSampleMethod):
         return pd.DataFrame(values.to_numpy(), index=new.obs_names)
 
     def calculate_distance_matrix(self, *, label: str | None = None, out_of_bag: bool = True) -> np.ndarray:
-        """Return out-of-bag distances between samples under the learned metric.
+        """Return distances between samples under the metric of `label` (None: the mean over all labels).
 
-        Parameters
-        ----------
-        label : str or None, default=None
-            Label of the metric. None: the mean over all labels that were learned.
-        out_of_bag : bool, default=True
-            Whether training samples are compared by members that were trained on neither. The final metric separates
-            training samples better than new samples.
-
-        Returns
-        -------
-        array of shape (n_samples, n_samples)
-            In units of their mean.
+        They are in units of their mean. With `out_of_bag`, training samples are compared by members that were trained
+        on neither. The final metric separates training samples better than new samples.
         """
         self._check_fitted()
         labels = self._learned if label is None else [label]
@@ -209,10 +174,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def get_sample_representations(self) -> pd.DataFrame:
         """Return coordinates of the out-of-bag distances by classical multidimensional scaling.
 
-        Returns
-        -------
-        DataFrame
-            By sample, with at most ten columns "dim_0", "dim_1", …
+        The table has a row per sample, and at most ten columns "dim_0", "dim_1", …
         """
         self.sample_representation = _coordinates(self.calculate_distance_matrix(), self.samples)
         return self.sample_representation
@@ -220,18 +182,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def get_sample_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each sample to other labels minus that to its own.
 
-        Distances are out-of-bag, in units of their mean between labels; numbers are divided into two halves.
-
-        Parameters
-        ----------
-        force : bool, default=False
-            Without effect.
-
-        Returns
-        -------
-        DataFrame
-            By sample, with columns "<label>_importance", and "average_importance" of several labels; missing for
-            samples without a label.
+        Distances are out-of-bag, in units of their mean between labels; numbers are divided into two halves. The table
+        has columns "<label>_importance", and "average_importance" of several labels; values of samples without a label
+        are missing. `force` has no effect.
         """
         self._check_fitted()
         columns = {}
@@ -249,18 +202,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def get_cell_importance(self, force: bool = False) -> pd.DataFrame:
         """Return the mean distance of each cell's mass to samples of other labels minus that to its own label.
 
-        See `tl.cell_relevance`; numbers are divided into two halves.
-
-        Parameters
-        ----------
-        force : bool, default=False
-            Whether to compute it again.
-
-        Returns
-        -------
-        DataFrame
-            By cell, with columns "<label>_importance" (also in `obs`), and "average_importance" of several labels;
-            missing for cells that were not drawn, and of samples without a label.
+        See `tl.cell_relevance`; numbers are divided into two halves. The table has columns "<label>_importance" (also
+        in `obs`, from which they are read again without `force`), and "average_importance" of several labels; values of
+        cells that were not drawn, and of samples without a label, are missing.
         """
         self._check_fitted()
         for label in self._learned:
@@ -296,20 +240,16 @@ class OptimalTransport(SampleRepresentationMethod):
 
     Parameters
     ----------
-    sample_key : str
-        Column of `obs` with the sample of each cell.
-    cell_group_key : str or None, default=None
-        Column of `obs` with the type of each cell, for patpy's plots.
+    sample_key, cell_group_key : as in `GroundMetricLearning`
+        Columns of `obs` with the sample and the type of each cell.
     layer : str or None, default="X_pca"
         Coordinates of the cells: "X" or None, or an entry of `obsm` or of `layers`.
     seed : int, default=67
         Seed of the draw of cells.
     metric : GroundMetric or str, default="euclidean"
         Distance between cells. The features of a GroundMetric are found by their names, if it has names.
-    n_cells : int or None, default=1000
-        Cells drawn from each sample; None: all.
-    n_jobs : int or None, default=None
-        Threads; None: one.
+    n_cells, n_jobs : as in `GroundMetricLearning`
+        Cells drawn from each sample, and number of threads.
     **options : Any
         Further arguments of `groundmetric.pairwise_distances`, e.g. ``solver="coarse"``.
 
@@ -338,28 +278,14 @@ class OptimalTransport(SampleRepresentationMethod):
         self._distances: np.ndarray | None = None
 
     def prepare_anndata(self, adata: Any) -> None:
-        """Set the cells.
-
-        Parameters
-        ----------
-        adata : AnnData
-            Cells; the distances are added to it.
-        """
+        """Set the cells of `adata`, to which the distances are added."""
         super().prepare_anndata(adata)
         self._distances, self._fitted = None, False
 
     def calculate_distance_matrix(self, force: bool = False) -> np.ndarray:
-        """Return Wasserstein distances between samples.
+        """Return Wasserstein distances between samples; `force` computes them again.
 
-        Parameters
-        ----------
-        force : bool, default=False
-            Whether to compute them again.
-
-        Returns
-        -------
-        array of shape (n_samples, n_samples)
-            A copy of the distances in `uns`, because patpy's `predict_knn` writes to it.
+        The result is a copy of the distances in `uns`, because patpy's `predict_knn` writes to it.
         """
         self._check_adata_loaded()
         # Distances in `uns` may come from an object with other parameters.
@@ -402,9 +328,7 @@ def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
         return None, layer
     if layer in adata.layers:
         return layer, None
-    raise ValueError(
-        f"layer is {layer!r}, but obsm has {list(adata.obsm)} and layers {list(adata.layers)}: name one of them, or 'X'"
-    )
+    raise ValueError(f"layer is {layer!r}: expected one of {['X', *adata.obsm, *adata.layers]}")
 
 
 def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:

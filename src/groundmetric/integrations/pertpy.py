@@ -1,7 +1,4 @@
-"""pertpy: the exact Wasserstein distance between groups of cells, under any ground metric. Needs the extra `pertpy`.
-
-pertpy selects distances by name only, so `Distance` and `DistanceTest` are subclassed.
-"""
+"""pertpy: the exact Wasserstein distance between groups of cells, under any ground metric."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from pertpy.tools._distances._distances import AbstractDistance  # noqa: E402
 
 __all__ = ["ExactWasserstein", "TransportDistance", "TransportDistanceTest"]
 
-# pertpy's constructors need one of its names; this one loads nothing, and the distance is replaced.
+# pertpy selects distances by name only: this one loads nothing, and the distance is replaced.
 _PLACEHOLDER = "edistance"
 
 
@@ -52,39 +49,14 @@ class ExactWasserstein(AbstractDistance):
         self.accepts_precomputed = False
 
     def __call__(self, X: Any, Y: Any, **options: Any) -> float:
-        """Return the distance between two groups of cells.
-
-        Parameters
-        ----------
-        X, Y : array or sparse matrix of shape (n_cells, n_features)
-            Cells of the two groups.
-        **options : Any
-            Options that override those of the object.
-
-        Returns
-        -------
-        float
-            The distance.
-        """
+        """Return the distance between two groups of cells (rows); `options` override those of the object."""
         first, second = (Distributions.from_arrays([cells], [name]) for cells, name in ((X, "X"), (Y, "Y")))
         return float(pairwise_distances(first, second, self.ground_metric, **{**self.options, **options})[0, 0])
 
     def from_precomputed(self, P: Any, idx: Any, **kwargs: Any) -> float:
-        """Return the distance between two groups of cells from given distances between all cells.
+        """Return the distance between two groups of cells from distances `P` between all cells.
 
-        Parameters
-        ----------
-        P : array of shape (n_cells, n_cells)
-            Distances between cells, in place of those of the ground metric.
-        idx : array of bool of shape (n_cells,)
-            Which cells are of the first group.
-        **kwargs : Any
-            Arguments of `groundmetric.transport.solve`.
-
-        Returns
-        -------
-        float
-            The distance.
+        `idx` is the mask of the first group, and `kwargs` are arguments of `groundmetric.transport.solve`.
         """
         first = np.asarray(idx, dtype=bool)
         return float(solve(np.asarray(P)[np.ix_(first, ~first)], **kwargs).value)
@@ -157,32 +129,17 @@ class TransportDistanceTest(DistanceTest):
         if not isinstance(distance, TransportDistance):
             raise TypeError(f"distance is {distance!r}: expected a TransportDistance, e.g. TransportDistance(metric)")
         if distance.obsm_key is None:
-            raise ValueError(
-                f"distance has layer_key {distance.layer_key!r}, but pertpy's test reads cells from obsm: copy the "
-                "layer there, and give obsm_key"
-            )
+            remedy = "pertpy's test reads cells from obsm: copy the layer there, and give obsm_key"
+            raise ValueError(f"distance has layer_key {distance.layer_key!r}, but {remedy}")
         super().__init__(_PLACEHOLDER, n_perms=n_perms, obsm_key=distance.obsm_key, **options)
         self.metric = distance.metric
         self.distance = distance
 
     def test_xy(self, adata: Any, groupby: str, contrast: str, show_progressbar: bool = True) -> Any:
-        """Test all groups of cells against one, as pertpy does.
+        """Return a table of tests of all groups in the column `groupby` of ``adata.obs`` against the group `contrast`.
 
-        Parameters
-        ----------
-        adata : AnnData
-            Cells.
-        groupby : str
-            Column of `obs` with the group of each cell.
-        contrast : str
-            Group that the others are compared with.
-        show_progressbar : bool, default=True
-            Whether to show progress.
-
-        Returns
-        -------
-        DataFrame
-            By group: "distance", "pvalue", "significant", and the last two after correction ("_adj").
+        As in pertpy, its columns are "distance", "pvalue", "significant", and the last two after correction ("_adj"). A
+        progress bar is shown unless `show_progressbar` is False. The cells are those of `adata`.
         """
         # Before pertpy 1.3, groups have each other's p-values unless cells come in their order (its issue 1072).
         order = adata.obs[groupby].reset_index(drop=True).sort_values(kind="stable").index

@@ -125,34 +125,13 @@ class GroundMetric:
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
-        """Make the Euclidean metric.
-
-        Parameters
-        ----------
-        n_features : int
-            Number of features of the points.
-        features : sequence of str or None, default=None
-            Names of the features.
-
-        Returns
-        -------
-        GroundMetric
-            The Euclidean distance between points.
-        """
+        """Return the Euclidean metric between points of `n_features` features."""
         return EuclideanMetric(n_features, features)
 
     def project(self, points: DistributionsLike) -> np.ndarray:
-        """Project points to the space in which the metric is the Euclidean distance (or another `cost`).
+        """Return z = Wx for each of `points`, between which the metric is the Euclidean distance (or another `cost`).
 
-        Parameters
-        ----------
-        points : array, sparse matrix, data frame or Distributions
-            Points as rows; of Distributions, their `points` in order.
-
-        Returns
-        -------
-        array of shape (n_points, n_components)
-            The projected points, z = Wx.
+        Points are the rows of an array, sparse matrix or data frame, or the `points` of Distributions.
         """
         points = self._check_points(points)
         if points.dtype == np.float64:
@@ -163,13 +142,7 @@ class GroundMetric:
         return z
 
     def check_fit(self, points: DistributionsLike) -> None:
-        """Raise a ValueError unless the points have the features of the metric, by name and order if both have names.
-
-        Parameters
-        ----------
-        points : array, sparse matrix, data frame or Distributions
-            Points to check.
-        """
+        """Raise a ValueError unless `points` have the features of the metric, by name and order if both have names."""
         shape: tuple[int, ...] = getattr(points, "shape", ())
         if len(shape) == 2 and shape[1] != self.n_features:
             raise ValueError(f"points have {shape[1]} features, but the metric was made for {self.n_features}")
@@ -178,10 +151,9 @@ class GroundMetric:
             named = [str(column) for column in points.columns]
         if named is not None and self.features is not None and list(named) != self.features:
             at = next(k for k, (x, y) in enumerate(zip(named, self.features, strict=True)) if x != y)
-            raise ValueError(
-                f"points have other features than the metric: feature {at} is {named[at]!r}, the metric has "
-                f"{self.features[at]!r}; bring the columns into the metric's order (`metric.features`)"
-            )
+            problem = f"feature {at} is {named[at]!r}, the metric has {self.features[at]!r}"
+            remedy = "bring the columns into the metric's order (`metric.features`)"
+            raise ValueError(f"points have other features than the metric: {problem}; {remedy}")
 
     def _check_points(self, points: Any) -> Any:
         self.check_fit(points)  # compares names, which the array lacks
@@ -194,24 +166,13 @@ class GroundMetric:
         return points
 
     def matrix(self) -> np.ndarray:
-        """Return the matrix M = WᵀW of the Mahalanobis distance.
-
-        Returns
-        -------
-        array of shape (n_features, n_features)
-            A symmetric, positive semidefinite matrix.
-        """
+        """Return the matrix M = WᵀW of the Mahalanobis distance, shape (n_features, n_features)."""
         return self.components.T @ self.components
 
     def importance(self) -> np.ndarray:
-        """Importance of each feature: the diagonal of M times the feature's training variance, scaled to a sum of 1.
+        """Return the importance of each feature: the diagonal of M times the training variance, scaled to a sum of 1.
 
         Variances are 1 if the metric has none. If all products are 0, every feature has the same importance.
-
-        Returns
-        -------
-        array of shape (n_features,)
-            The importance of each feature.
         """
         variances = np.ones(self.n_features) if self.variances is None else self.variances
         weights = self._weights()
@@ -233,19 +194,9 @@ class GroundMetric:
         return self.components
 
     def blend(self, other: GroundMetric, weight: float = 0.5) -> GroundMetric:
-        """Weighted average of the distances of two metrics, (1 - weight) d + weight d', as in the paper.
+        """Return the weighted average of the distances of two metrics, (1 - `weight`) d + `weight` d', as in the paper.
 
-        Parameters
-        ----------
-        other : GroundMetric
-            Metric of the same features.
-        weight : float, default=0.5
-            Weight of the other metric, from 0 (this metric) to 1 (the other).
-
-        Returns
-        -------
-        GroundMetric
-            The average, which lacks `components`.
+        The metric d' is `other`, with the same features. The average lacks `components`.
         """
         check_number("weight", weight, low=0, high=1)
         if other.n_features != self.n_features:
@@ -257,49 +208,21 @@ class GroundMetric:
         return BlendedMetric(self, other, weight)
 
     def distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
-        """Distances between points: all of `x` against all of `y` (or against themselves).
+        """Return distances between all points of `x` and of `y` (None: of `x`), shape (n_x, n_y).
 
-        Parameters
-        ----------
-        x : array, sparse matrix, data frame or Distributions
-            Points as rows; of Distributions, their `points` in order.
-        y : array, sparse matrix, data frame, Distributions or None, default=None
-            Points to compare with. None compares the points of `x` with each other.
-
-        Returns
-        -------
-        array of shape (n_x, n_y)
-            Distances from each point of `x` (rows) to each point of `y` (columns).
+        Points are the rows of an array, sparse matrix or data frame, or the `points` of Distributions.
         """
         x = self.project(x)
         return self.projected_distances(x, x if y is None else self.project(y))
 
     def projected_distances(self, x: PointsLike, y: PointsLike) -> np.ndarray:
-        """Distances between points that have been projected by `project`.
-
-        Parameters
-        ----------
-        x : array of shape (n_x, n_components)
-            Projected points.
-        y : array of shape (n_y, n_components)
-            Other projected points.
-
-        Returns
-        -------
-        array of shape (n_x, n_y)
-            Distances from each point of `x` (rows) to each point of `y` (columns).
-        """
+        """Return distances between all points of `x` and of `y` that `project` has projected, shape (n_x, n_y)."""
         return self.cost.between(x, y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the metric to a file, which `GroundMetric.load` reads, without pickle.
+        """Write the metric to the file `path`, which `GroundMetric.load` reads, without pickle.
 
         The write is atomic. An older metric at this path is replaced; a file of another kind is an error.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write.
         """
         from .forms import write
 
@@ -307,20 +230,13 @@ class GroundMetric:
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, feature_map: Transformer | None = None) -> GroundMetric:
-        """Read a metric that `save` wrote.
+        """Return the metric that `save` wrote to `path`; ``groundmetric.neural.load`` reads metrics of networks.
 
         Parameters
         ----------
-        path : path-like
-            File to read.
         feature_map : fitted scikit-learn transformer or None, default=None
             Transformer that the metric was learned with (``form=Mapped(transformer)``), which is not in the file; a
             transformer that maps points differently is an error.
-
-        Returns
-        -------
-        GroundMetric
-            The metric. Metrics of `groundmetric.neural` are read by ``groundmetric.neural.load`` instead.
         """
         from .forms import read
 
@@ -371,12 +287,8 @@ class DiagonalMetric(GroundMetric):
     ----------
     weights : array of shape (n_features,)
         Weight w of each feature, not negative.
-    features : sequence of str or None, default=None
-        Names of the features.
-    variances : array of shape (n_features,) or None, default=None
-        Variance of each feature in the training data, which makes `importance` independent of units.
-    cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
-        Cost of a step between projected points, as in GroundMetric.
+    features, variances, cost : as in `GroundMetric`
+        Names and training variances of the features, and the cost of a step.
 
     Examples
     --------
@@ -431,9 +343,7 @@ def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:
     """Return ``metric.distances(x, y)``; raise unless all are finite and, up to rounding, not negative."""
     distances, expected = np.asarray(metric.distances(x, y), dtype=np.float64), (x.shape[0], y.shape[0])
     if distances.shape != expected:
-        raise BadDistances(
-            f"metric {metric!r} gave distances of shape {distances.shape}: expected {expected}, one per pair"
-        )
+        raise BadDistances(f"metric {metric!r} gave distances of shape {distances.shape}: expected {expected}")
     lowest, highest = (float(distances.min()), float(distances.max())) if distances.size else (0.0, 0.0)
     if not np.isfinite(lowest + highest):
         invalid = distances[~np.isfinite(distances)]

@@ -24,10 +24,8 @@ class MappedMetric(GroundMetric):
         The map φ of points.
     inner : GroundMetric
         The metric d' between mapped points.
-    n_features : int
-        Number of features of the points before the map.
-    features : sequence of str or None, default=None
-        Names of the features before the map.
+    n_features, features : int, and sequence of str or None
+        Number and names of the features before the map.
     probes : array of shape (n_probes, n_features) or None, default=None
         Points whose images identify the map in a saved file. None means the origin.
 
@@ -68,9 +66,7 @@ def fit_map(feature_map: Any, D: Distributions) -> Any:
     """Return a copy of the map, fitted to all points."""
     missing = [name for name in ("fit", "transform", "get_params") if not hasattr(feature_map, name)]
     if missing or isinstance(feature_map, type):
-        raise TypeError(
-            f"feature_map is {feature_map!r}: expected a scikit-learn transformer, such as SplineTransformer()"
-        )
+        raise TypeError(f"feature_map is {feature_map!r}: expected a scikit-learn transformer, an object")
     return clone(feature_map).fit(D.points)
 
 
@@ -91,9 +87,8 @@ def image(feature_map: Any, points: Any) -> Any:
     mapped = mapped.tocsr() if sparse.issparse(mapped) else np.asarray(mapped)
     name = type(feature_map).__name__
     if mapped.ndim != 2 or mapped.shape[0] != points.shape[0]:
-        raise ValueError(
-            f"feature_map {name} made shape {mapped.shape} of {points.shape[0]} points: expected a row each"
-        )
+        n_points = points.shape[0]
+        raise ValueError(f"feature_map {name} made shape {mapped.shape} of {n_points} points: expected a row each")
     if not np.isfinite(mapped.data if sparse.issparse(mapped) else mapped).all():
         raise ValueError(f"feature_map {name} gave NaN or infinity: scale the points first, e.g. with StandardScaler")
     return mapped
@@ -120,10 +115,8 @@ class BlendedMetric(GroundMetric):
 
     def projected_distances(self, x: Any, y: Any) -> np.ndarray:
         k, total = self.first.n_components, np.zeros((x.shape[0], y.shape[0]))
-        for metric, weight, part in (
-            (self.first, 1.0 - self.weight, slice(0, k)),
-            (self.second, self.weight, slice(k, None)),
-        ):
+        parts = (self.first, 1.0 - self.weight, slice(0, k)), (self.second, self.weight, slice(k, None))
+        for metric, weight, part in parts:
             if weight:  # points are divided by the weight, because squared costs are not proportional to it
                 total += weight * metric.projected_distances(x[:, part] / weight, y[:, part] / weight)
         return total
@@ -206,18 +199,15 @@ def _unpack(description: Any, arrays: dict[str, np.ndarray], feature_map: Any, p
     if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
         raise Damaged("features is not a list of names")
     if kind == "blend":
-        first, second = (
-            _unpack(part, arrays, feature_map, f"{prefix}{k}.") for k, part in enumerate(description["parts"])
-        )
+        parts = enumerate(description["parts"])
+        first, second = (_unpack(part, arrays, feature_map, f"{prefix}{k}.") for k, part in parts)
         return first.blend(second, description["weight"])
     if kind == "euclidean":
         return EuclideanMetric(description["n_features"], features)
     if kind == "mapped":
         if feature_map is None:
-            raise ValueError(
-                f"the metric was learned with a feature map ({description['map']}), which is not in the file: give the "
-                "fitted map, GroundMetric.load(path, feature_map=...)"
-            )
+            problem = f"the metric was learned with a feature map ({description['map']}), which is not in the file"
+            raise ValueError(f"{problem}: give the fitted map, GroundMetric.load(path, feature_map=...)")
         inner = _unpack(description["inner"], arrays, None, f"{prefix}inner.")
         probes, images = arrays[f"{prefix}probes"], arrays[f"{prefix}images"]
         metric = MappedMetric(feature_map, inner, probes.shape[1], features, probes=probes)
@@ -227,9 +217,7 @@ def _unpack(description: Any, arrays: dict[str, np.ndarray], feature_map: Any, p
         if not np.allclose(mapped, images, rtol=1e-6, atol=1e-9 * np.abs(images).max()):
             raise ValueError("feature_map differs from the map that the metric was learned with: other images")
         return metric
-    options: dict[str, Any] = {
-        "variances": arrays.get(f"{prefix}variances"), "cost": description.get("cost", "euclidean")
-    }  # fmt: skip
+    options = {"variances": arrays.get(f"{prefix}variances"), "cost": description.get("cost", "euclidean")}
     if kind == "diagonal":
         return DiagonalMetric(arrays[f"{prefix}weights"], features, **options)
     if kind == "linear":

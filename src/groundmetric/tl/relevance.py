@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import anndata as ad
 import numpy as np
 import pandas as pd
 
@@ -12,9 +11,6 @@ from .._anndata.source import Source, check_anndata
 from .._anndata.store import drawn_cells, read_entry
 from .._internal.validation import check_number
 from ..interpret.flows import partners, travel_of_cells
-
-if TYPE_CHECKING:
-    import anndata as ad
 
 
 def cell_relevance(
@@ -48,10 +44,8 @@ def cell_relevance(
         The `key_added` of `tl.learn`.
     random_state : int, default=0
         Seed of the draw of partners.
-    n_jobs : int or None, default=None
-        Threads; None: one.
-    verbose : int, default=0
-        1 shows a progress bar on a terminal.
+    n_jobs, verbose : as in `tl.samples`
+        Number of threads, and whether to show a progress bar.
 
     Notes
     -----

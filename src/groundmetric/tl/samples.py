@@ -10,9 +10,9 @@ import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from .._anndata.cohort import CELL_TYPE, Samples, constant_columns, find_column, samples_of
+from .._anndata.cohort import CELL_TYPE, constant_columns, find_column, samples_of
 from .._anndata.source import Source, check_anndata, list_names, pieces
-from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry, storable_parameters
+from .._anndata.store import EnsembleResults, drawn_cells, read_entry, storable_parameters
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, check_number
 from ..distances import pairwise_distances
@@ -62,26 +62,23 @@ def samples(
     Returns
     -------
     AnnData
-        A row per sample, with the entries below.
+        A row per sample, with these entries ("groundmetric" stands for `key`):
 
-    Notes
-    -----
-    Entries of the result, with "groundmetric" for `key`:
-
-    - ``X``: mean of each selected gene over the drawn cells (if `adata` has the values; not with `use_rep`)
-    - ``obs``: columns of `adata.obs` that are constant within samples, and "n_cells", the number of cells of a sample,
-      including cells that were not drawn
-    - ``obsp["groundmetric_distances"]``, ``obsm["X_groundmetric_distances"]``: distances between samples. Distances
-      between training samples of an ensemble are out-of-bag, scaled to the mean of the distances under the final metric
-    - ``obsm["cell_types"]``: number of cells of each type in `adata` (if it has cell types); after learning from a
-      file, `adata` has the drawn cells only
-    - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the final metric, which was trained on these
-      labels; they separate labels better than distances between new samples do
-    - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
-      training sample, and its probability (not for ordered labels); missing for other samples
-    - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (for at least 3
-      samples)
-    - ``uns["groundmetric"]["landmarks"]``: names of the landmarks, if distances are interpolated
+        - ``X``: mean of each selected gene over the drawn cells (if `adata` has the values; not with `use_rep`)
+        - ``obs``: columns of `adata.obs` that are constant within samples, and "n_cells", the number of cells of a
+          sample, including cells that were not drawn
+        - ``obsp["groundmetric_distances"]``, ``obsm["X_groundmetric_distances"]``: distances between samples. Distances
+          between training samples of an ensemble are out-of-bag, scaled to the mean of the distances under the final
+          metric
+        - ``obsm["cell_types"]``: number of cells of each type in `adata` (if it has cell types); after learning from a
+          file, `adata` has the drawn cells only
+        - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the final metric, which was trained on these
+          labels; they separate labels better than distances between new samples do
+        - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
+          training sample, and its probability (not for ordered labels); missing for other samples
+        - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (for at
+          least 3 samples)
+        - ``uns["groundmetric"]["landmarks"]``: names of the landmarks, if distances are interpolated
 
     Examples
     --------
@@ -107,7 +104,19 @@ def samples(
         if as_learned and "n_cells" in entry:  # of a file: with cells that were not drawn
             counts.update(pd.Series(np.asarray(entry["n_cells"]["n_cells"]), map(str, entry["n_cells"]["samples"])))
         obs["n_cells"] = counts.to_numpy()
-        X, var = _gene_means(source, units, stored)
+        X = var = None
+        layer = stored.params.get("layer")
+        positions = source.genes.get_indexer(stored.features) if source.genes.is_unique else np.array([-1])
+        if stored.params.get("use_rep") is None and np.all(positions >= 0) and source.has_matrix(layer):
+            # Means of the selected genes over the drawn cells.
+            rows = np.flatnonzero(source.obs[f"{key}_sampled"])
+            codes, selected, order = units.codes[rows], np.sort(positions), np.argsort(np.argsort(positions))
+            averaging = sparse.csr_matrix((1.0 / np.bincount(codes)[codes], (codes, np.arange(rows.size))))
+            X, var = np.zeros((len(units), selected.size)), source.var.iloc[positions].copy()
+            for piece in pieces(source.matrix(layer), rows, selected):
+                means = averaging[:, piece.rows] @ piece.values
+                X[:, piece.columns] += means.toarray() if sparse.issparse(means) else means
+            X = X[:, order]
         result = ad.AnnData(X, obs=obs, var=var)
         if cell_type_key is not None or CELL_TYPE in source.obs.columns:
             types = find_column(source.obs, cell_type_key or CELL_TYPE, "cell_type_key").astype(object).to_numpy()
@@ -132,10 +141,7 @@ def samples(
             result.obs[f"{key}_held_out_probability"] = probability.reindex(result.obs_names)
     result.obsm[f"X_{key}_distances"] = distances
     result.obsp[f"{key}_distances"] = distances
-    result.uns[key] = {
-        "params": storable_parameters(stored.params),
-        "out_of_bag": f"{key}_in_sample" in result.obsp,
-    }
+    result.uns[key] = {"params": storable_parameters(stored.params), "out_of_bag": f"{key}_in_sample" in result.obsp}
     if landmarks.size < len(units):
         result.uns[key]["landmarks"] = units.names[landmarks].astype(object)
     if len(units) > 2:
@@ -156,12 +162,7 @@ def _distances(
 
 
 def trajectory(
-    samples: ad.AnnData,
-    root: str,
-    *,
-    n_neighbors: int = 5,
-    key: str = "groundmetric",
-    key_added: str | None = None,
+    samples: ad.AnnData, root: str, *, n_neighbors: int = 5, key: str = "groundmetric", key_added: str | None = None
 ) -> None:
     """Compute the pseudotime of samples: distance from a root along paths through similar samples, from 0 to 1.
 
@@ -181,14 +182,8 @@ def trajectory(
     key : str, default="groundmetric"
         The `key_added` of `tl.learn`.
     key_added : str or None, default=None
-        Name of the results; None: "groundmetric_pseudotime", with `key` in place of "groundmetric".
-
-    Notes
-    -----
-    Results, under the name `key_added`:
-
-    - ``obs["groundmetric_pseudotime"]``: pseudotime of each sample, 0 at the root and at most 1
-    - ``uns["groundmetric_pseudotime"]``: dict with the name of the root
+        Column of `obs` for the pseudotime, and entry of `uns` for the name of the root. None:
+        "groundmetric_pseudotime", with `key` in place of "groundmetric".
 
     Examples
     --------
@@ -222,22 +217,6 @@ def trajectory(
     key_added = key_added or f"{key}_pseudotime"
     samples.obs[key_added] = pseudotime(distances, start, min(n_neighbors, len(distances) - 1))
     samples.uns[key_added] = {"root": names[start]}
-
-
-def _gene_means(source: Source, units: Samples, stored: Stored) -> tuple[np.ndarray | None, pd.DataFrame | None]:
-    """Return the mean of each selected gene over the drawn cells of every sample; None if values are missing."""
-    positions = source.genes.get_indexer(stored.features) if source.genes.is_unique else np.array([-1])
-    layer = stored.params.get("layer")
-    if stored.params.get("use_rep") is not None or np.any(positions < 0) or not source.has_matrix(layer):
-        return None, None
-    rows = np.flatnonzero(source.obs[f"{stored.key}_sampled"])
-    codes, columns, order = units.codes[rows], np.sort(positions), np.argsort(np.argsort(positions))
-    averaging = sparse.csr_matrix((1.0 / np.bincount(codes)[codes], (codes, np.arange(rows.size))))
-    X = np.zeros((len(units), columns.size))
-    for piece in pieces(source.matrix(layer), rows, columns):
-        means = averaging[:, piece.rows] @ piece.values
-        X[:, piece.columns] += means.toarray() if sparse.issparse(means) else means
-    return X[:, order], source.var.iloc[positions].copy()
 
 
 def as_keys(values: Any) -> list[str]:

@@ -62,7 +62,9 @@ def transfer(
 
     Genes are matched by name, in any order; additional genes are ignored. A missing gene is set to its mean in
     training. Values on another scale than in training are an error: raw counts instead of logarithms, standardised
-    values, or values that are several times as large. Differences between patients are accepted.
+    values, or values that are several times as large. Differences between patients are accepted. An UnfamiliarWarning
+    is given for unreliable predictions: if samples are farther from all training samples than 1.5 times the largest
+    nearest-neighbour distance among these.
 
     Parameters
     ----------
@@ -85,44 +87,32 @@ def transfer(
         Seed of the draw.
     force : bool, default=False
         Whether values on another scale give a warning instead of an error.
-    key : str, default="groundmetric"
-        The `key_added` of `tl.learn`.
-    n_jobs : int or None, default=None
-        Threads for the distances; None: one.
-    verbose : int, default=0
-        1 shows a progress bar on a terminal.
+    key, n_jobs, verbose : as in `tl.samples`
+        The `key_added` of `tl.learn`, number of threads, and whether to show a progress bar.
 
     Returns
     -------
     AnnData
-        A row per new sample, with the entries below.
+        A row per new sample, with these entries ("groundmetric" stands for `key`):
 
-    Warns
-    -----
-    UnfamiliarWarning
-        If samples are farther from all training samples than 1.5 times the largest nearest-neighbour distance among
-        these: their predictions are unreliable.
+        - ``obs``: columns that are constant within samples, and "n_cells"
+        - ``obs["groundmetric_predicted"]``: predicted label; for ordered labels the number or the nearest category
+        - ``obs["groundmetric_probability"]``, ``obsm["groundmetric_probabilities"]``: probability of the predicted
+          label, and of each label (not for ordered labels with a predictor)
+        - ``obs["groundmetric_set"]``, ``obs["groundmetric_reason"]`` (classifier): labels that are compatible with the
+          sample at a coverage of 90 %, separated by commas, and the reason if the set has all labels; see
+          `TransportClassifier.predict_set`
+        - ``obs["groundmetric_number"]``, ``obs["groundmetric_low"]``, ``obs["groundmetric_high"]`` (regressor):
+          predicted number, and its interval with a coverage of 90 %
+        - ``obs["groundmetric_typicality"]``, ``obs["groundmetric_far"]`` (predictor): share of the training samples
+          whose nearest neighbour is at least as far, see `TransportClassifier.typicality`; whether a sample is too far
+          from all training samples for a reliable prediction
+        - ``obsm["X_groundmetric_distances"]``: distances to the training samples
+        - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
+          "predicted_by", the predictor
 
     Notes
     -----
-    Entries of the result, with "groundmetric" for `key`:
-
-    - ``obs``: columns that are constant within samples, and "n_cells"
-    - ``obs["groundmetric_predicted"]``: predicted label; for ordered labels the number or the nearest category
-    - ``obs["groundmetric_probability"]``, ``obsm["groundmetric_probabilities"]``: probability of the predicted label,
-      and of each label (not for ordered labels with a predictor)
-    - ``obs["groundmetric_set"]``, ``obs["groundmetric_reason"]`` (classifier): labels that are compatible with the
-      sample at a coverage of 90 %, separated by commas, and the reason if the set has all labels; see
-      `TransportClassifier.predict_set`
-    - ``obs["groundmetric_number"]``, ``obs["groundmetric_low"]``, ``obs["groundmetric_high"]`` (regressor): predicted
-      number, and its interval with a coverage of 90 %
-    - ``obs["groundmetric_typicality"]``, ``obs["groundmetric_far"]`` (predictor): share of the training samples whose
-      nearest neighbour is at least as far, see `TransportClassifier.typicality`; whether a sample is too far from all
-      training samples for a reliable prediction
-    - ``obsm["X_groundmetric_distances"]``: distances to the training samples
-    - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
-      "predicted_by", the predictor
-
     Results in `adata`:
 
     - ``obsm["X_groundmetric"]``: cells in the learned space
@@ -188,10 +178,8 @@ def project_samples(
     z += components[:, missing] @ stored.means[missing]
     bad = np.flatnonzero(~np.isfinite(z).all(axis=1))
     if bad.size:
-        raise ValueError(
-            f"the genes of the metric hold NaN or infinity in {bad.size} of {len(z)} cells, e.g. "
-            f"{str(source.obs.index[bad[0]])!r}: fill the values, or drop the cells"
-        )
+        problem = f"NaN or infinity in {bad.size} of {len(z)} cells, e.g. {str(source.obs.index[bad[0]])!r}"
+        raise ValueError(f"the genes of the metric hold {problem}: fill the values, or drop the cells")
     cells = in_order(Distributions(z[rows], sample), samples.names)
     distances = pairwise_distances(cells, trained.cells, n_jobs=n_jobs, verbose=verbose)
     result = ad.AnnData(obs=constant_columns(source.obs, samples).assign(n_cells=samples.sizes))
@@ -226,10 +214,8 @@ def project_samples(
     result.uns[key] = {
         "training_samples": np.array(training, dtype=object), "training_labels": labels, "predicted_by": predicted_by,
     }  # fmt: skip
-    obs = {
-        f"{key}_sampled": np.isin(np.arange(samples.codes.size), rows),
-        f"{key}_predicted": result.obs[f"{key}_predicted"].array[samples.codes],
-    }
+    obs = {f"{key}_sampled": np.isin(np.arange(samples.codes.size), rows)}
+    obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[samples.codes]
     params = {**stored.params, "sample_key": sample_key, "layer": layer}
     return ProjectedSamples(z, obs, result, replace(stored, params=params))
 
@@ -242,18 +228,14 @@ def _match_features(
     if use_rep is not None:
         matrix = source.representation(use_rep)
         if matrix.shape[1] != n_features:
-            raise ValueError(
-                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, but the metric was learned from {n_features}: "
-                "compute it as for the training cells"
-            )
+            problem = f"has {matrix.shape[1]} dimensions, but the metric was learned from {n_features}"
+            raise ValueError(f"obsm[{use_rep!r}] {problem}: compute it as for the training cells")
         return matrix, np.arange(n_features), np.arange(n_features)
     matrix, names, genes = source.matrix(layer), source.genes, pd.Index(stored.features)
     repeated = names[names.duplicated()].intersection(genes)
     if len(repeated):
-        raise ValueError(
-            f"adata has genes of the metric more than once ({len(repeated)}, e.g. {repeated[0]!r}): run "
-            "adata.var_names_make_unique() first"
-        )
+        problem = f"genes of the metric more than once ({len(repeated)}, e.g. {repeated[0]!r})"
+        raise ValueError(f"adata has {problem}: run adata.var_names_make_unique() first")
     is_first = ~names.duplicated()  # `get_indexer` does not accept repeated names, even of genes outside the metric
     columns = np.flatnonzero(is_first)[names[is_first].get_indexer(genes)]
     missing = ~genes.isin(names)
@@ -359,10 +341,8 @@ def other_scale(new: Moments, training: Moments, names: list[str]) -> str | None
     if training.looks_raw and not new.looks_raw and new.zeros < 1.0:
         return "those of training are whole numbers, which look like raw counts, and these are not"
     if new.offset < _CENTRED and training.offset > _NOT_CENTRED:
-        return (
-            f"the mean of the median feature is {new.offset:.2f} standard deviations, in training "
-            f"{training.offset:.2f}: they look standardised"
-        )
+        means = f"{new.offset:.2f} standard deviations, in training {training.offset:.2f}"
+        return f"the mean of the median feature is {means}: they look standardised"
     shares = f"{new.negative:.0%} of the values are below 0, in training {training.negative:.0%}"
     if new.negative > _MANY_NEGATIVE and training.negative < _FEW_NEGATIVE:
         return f"{shares}: they look standardised"
@@ -374,10 +354,8 @@ def other_scale(new: Moments, training: Moments, names: list[str]) -> str | None
         return None
     ratios = new_size[comparable] / training_size[comparable]
     overall = float(np.linalg.norm(new_size) / np.linalg.norm(training_size))
-    checks = [
-        ("the median feature is", float(np.median(ratios)), _MEDIAN_RATIO),
-        ("all values together are", overall, _OVERALL_RATIO),
-    ]
+    checks = [("the median feature is", float(np.median(ratios)), _MEDIAN_RATIO)]
+    checks.append(("all values together are", overall, _OVERALL_RATIO))
     if new_size.size <= PANEL:
         worst = int(np.argmax(np.abs(np.log(ratios))))
         checks.append((f"feature {names[comparable[worst]]!r} is", float(ratios[worst]), _FEATURE_RATIO))
