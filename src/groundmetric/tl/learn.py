@@ -120,8 +120,7 @@ def learn(
     the patients and weighted by held-out predictions. Reported predictions of training samples are held-out.
     ``method="ggml"`` trains a `GroundMetricLearner`, the published method, on all samples at once.
 
-    Values should be normalised and on a log scale; raw counts give a warning. A design that makes results
-    unreliable gives a `CohortWarning`.
+    Values should be normalised and on a log scale; raw counts give a warning.
 
     Parameters
     ----------
@@ -172,6 +171,12 @@ def learn(
     AnnData
         `adata` itself with the results if it is in memory. For a path, or an AnnData that is backed or lazy, a new
         AnnData with the drawn cells and the selected genes; the file or `adata` is not changed.
+
+    Warns
+    -----
+    CohortWarning
+        If samples lack a label, a label is rare, samples have fewer than 10 cells, patients seem to have several
+        samples without a `group_key`, or the batch or the number of cells per sample is associated with the label.
 
     Notes
     -----
