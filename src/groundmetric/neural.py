@@ -136,6 +136,13 @@ class NeuralMetric(_NetworkMetric, GroundMetric):
         Names of the features.
     cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
         Cost of a step between embedded points, as in GroundMetric.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from groundmetric.neural import NeuralMetric
+    >>> NeuralMetric(torch.nn.Linear(3, 2), centre=[0, 0, 0], scale=[1, 1, 1]).project([[1.0, 2.0, 3.0]]).shape
+    (1, 2)
     """
 
     kind = "neural embedding"
@@ -176,6 +183,16 @@ class NeuralDistance(_NetworkMetric):
         Maps two tensors (n, n_features) to n distances; a copy is kept.
     centre, scale, features : as in `NeuralMetric`
         Mean, standard deviation and name of each feature.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from groundmetric.neural import NeuralDistance
+    >>> class Manhattan(torch.nn.Module):
+    ...     def forward(self, x, y):
+    ...         return (x - y).abs().sum(dim=1)
+    >>> NeuralDistance(Manhattan(), centre=[0, 0], scale=[1, 1]).distances([[1.0, 2.0]], [[0.0, 0.0]])
+    array([[3.]])
     """
 
     kind = "neural distance"
@@ -223,6 +240,19 @@ def load(path: str | os.PathLike[str], module: Any) -> NeuralMetric | NeuralDist
     -------
     NeuralMetric or NeuralDistance
         The metric.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import torch
+    >>> from groundmetric import neural
+    >>> metric = neural.NeuralMetric(torch.nn.Linear(3, 2), centre=[0, 0, 0], scale=[1, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     metric.save(Path(folder) / "metric.gm")
+    ...     same = neural.load(Path(folder) / "metric.gm", torch.nn.Linear(3, 2))
+    >>> bool((same.project([[1.0, 2.0, 3.0]]) == metric.project([[1.0, 2.0, 3.0]])).all())
+    True
     """
     description, arrays = read_parts(path)
     if description["kind"] not in (NeuralMetric.kind, NeuralDistance.kind):
@@ -464,7 +494,10 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
     def fit(
         self, X: Any, y: Any, *, samples: Any = None, groups: Any = None, strata: Any = None, fresh: Any = None
     ) -> NeuralGroundMetricLearner:
-        """Learn from labelled Distributions or points, as in GroundMetricLearner."""
+        """Learn from labelled Distributions or points.
+
+        `X`, `y`, `samples`, `groups`, `strata` and `fresh` are those of GroundMetricLearner. Return the learner itself.
+        """
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's generator
             torch.manual_seed(check_random_state(self.random_state).randint(2**31))
             super().fit(X, y, samples=samples, groups=groups, strata=strata, fresh=fresh)
