@@ -1,8 +1,4 @@
-"""One training step: triplet loss of a mini-batch, its exact gradient, penalties, Adam, and the parametrised metrics.
-
-The loss depends on the metric only through the transport values of pairs (`EmbeddedPairs`), and transport never uses
-the features: an embedding projects points, and converts gradients of projected points into those of the parameters.
-"""
+"""One training step: triplet loss of a mini-batch, its exact gradient, penalties, Adam, and parametrised metrics."""
 
 from __future__ import annotations
 
@@ -53,7 +49,6 @@ class Objective:
         return float(self.pairs.solve(pairs).mean())
 
     def evaluate(self, parameters: np.ndarray, batch: np.ndarray, *, gradient: bool = True) -> Evaluation:
-        """Return the loss of the triplets `batch`, and its gradient."""
         laps = [time.perf_counter()]
         pairs, positions = np.unique(
             np.concatenate([self.triplets.near[batch], self.triplets.far[batch]]), return_inverse=True
@@ -97,22 +92,20 @@ class Objective:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the values of the pairs that the loss needs, and a mask of the triplets that bounds do not decide.
 
-        The hinge of a triplet is max(near - far + margin, 0). The loss needs exact values, and its gradient optimal
-        plans, only of triplets with a positive hinge. Later in training most triplets are satisfied, and bounds prove
-        this without a solve:
+        Only triplets with a positive hinge max(near - far + margin, 0) need exact values and optimal plans. Later in
+        training most triplets are satisfied, and bounds prove this without a solve:
 
         0. A triplet with ``upper(near) - lower(far) + margin <= 0`` is satisfied, and is not looked at again.
-        1. Solve the near pairs of triplets that are violated even if both values are at their upper bounds. Most of
-           these are active, and then need the exact near value in any case.
-        2. Solve the far pairs, with permission to stop early. ``enough[pair]`` is the value from which on all triplets
-           with this far pair are satisfied. The solver returns infinity as soon as potentials, made feasible for the
-           new costs, prove that the value is at least this. `enough` is infinite, and the solve exact, if a triplet is
-           violated by the upper bounds (its gradient needs the plan of the far pair), or if the pair is the near pair
-           of another triplet (which needs its finite value).
+        1. Solve the near pairs of triplets that are violated even if both values are at their upper bounds: most of
+           these are active.
+        2. Solve the far pairs, which may stop early and return infinity: ``enough[pair]`` is the value from which on
+           all triplets with this far pair are satisfied. It is infinite, and the solve exact, if a triplet is violated
+           by the upper bounds (its gradient needs the plan of the far pair), or if the pair is the near pair of another
+           triplet (which needs its finite value).
         3. Solve the remaining near pairs of triplets that the far values of step 2 do not prove satisfied.
 
-        In the result, NaN means that the pair was not solved, and infinity that its solve stopped at `enough`. Loss and
-        gradient do not depend on the bounds, which only decide the solves that are skipped.
+        NaN means that the pair was not solved, infinity that its solve stopped at `enough`. Bounds change neither loss
+        nor gradient, only the solves that are skipped.
         """
         upper, values = self.pairs.upper(pairs), np.full(pairs.size, np.nan)
         undecided = upper[near_pair] - self.pairs.lower(pairs)[far_pair] + margin > 0
@@ -202,7 +195,7 @@ _DECAY, _EPSILON = (0.9, 0.999), 1e-8
 
 
 class Penalty(Protocol):
-    """Penalty on the components W: any object with ``value(W)`` and ``gradient(W)``.
+    """Penalty on the components W, shape (n_components, n_features): any object with ``value(W)`` and ``gradient(W)``.
 
     The learner applies it to W for standardised features (for a diagonal metric, to the weights as one row), multiplied
     by `strength` and divided by its value at the start. To set entries to exactly 0, add a method ``proximal(W, step)``
@@ -230,33 +223,11 @@ class Penalty(Protocol):
     """
 
     def value(self, W: np.ndarray) -> float:
-        """Return the value of the penalty.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        float
-            Non-negative number.
-        """
+        """Return the value of the penalty at the components `W`, a non-negative number."""
         ...
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Return the gradient of the value; at a kink, the subgradient of least norm.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            Derivative of the value by each entry of W.
-        """
+        """Return the gradient of the value with the shape of `W`; at a kink, the subgradient of least norm."""
         ...
 
 
@@ -306,20 +277,7 @@ class Lasso(Penalty):
         return np.sign(W)
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Move every entry towards 0 by its step, and set smaller entries to 0.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-        step : array that broadcasts to the shape of W
-            Step sizes.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            The V that minimises step · value(V) + |V - W|² / 2.
-        """
+        """Return `W` with every entry moved towards 0 by its `step`, and smaller entries set to 0."""
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
@@ -500,7 +458,11 @@ class LinearEmbedding:
 
 
 class EmbeddedPairs:
-    """Transport between points that a `LinearEmbedding`, or an object with its methods, has placed."""
+    """Transport between points that a `LinearEmbedding`, or an object with its methods, has placed.
+
+    Transport never uses the features: the embedding projects points, and converts gradients of projected points into
+    those of the parameters.
+    """
 
     def __init__(self, embedding: Any, transport: PairTransport) -> None:
         self.embedding, self.transport = embedding, transport
@@ -647,8 +609,7 @@ def discriminating_start(
     return np.vstack([directions * (_ENTRY * np.sqrt(scale.size) / leading), remaining])
 
 
-def random_start(scale: np.ndarray, n_components: int, random: np.random.RandomState) -> np.ndarray:
-    """Return uniform random entries, as in the paper."""
+def random_start(scale: np.ndarray, n_components: int, random: np.random.RandomState) -> np.ndarray:  # as in the paper
     return random.uniform(-1.0, 1.0, (n_components, scale.size)) * (_ENTRY * np.sqrt(3.0))
 
 
@@ -663,10 +624,8 @@ def discriminants(
     """Return directions along which the means of distributions follow the label, the strongest first.
 
     For classes, or at most `MOST_LEVELS` values, these are linear discriminants of the means; for more values, the
-    regression of the means on them. The covariance of points around their expected mean is shrunk half way to the
-    identity, because cohorts often have more features than distributions. The norm of a direction is the distance of
-    the class means along it (of values one standard deviation apart). There are fewer directions than classes. With
-    strata, means are compared within strata.
+    regression of the means on them. The norm of a direction is the distance of the class means along it (of values one
+    standard deviation apart). There are fewer directions than classes. With strata, means are compared within strata.
     """
     # `design` times `effects` predicts the means; `between` are the effects without the overall mean.
     means, response = D.means() / scale, target.response()
@@ -676,30 +635,17 @@ def discriminants(
     else:
         x, y = response - response.mean(axis=0), means - means.mean(axis=0)
         if strata is not None:  # regress deviations from the mean of the stratum
-            members = (strata[:, None] == np.unique(strata)).astype(np.float64)
-            x, y = (v - members @ ((members.T @ v) / members.sum(axis=0)[:, None]) for v in (x, y))
+            in_stratum = (strata[:, None] == np.unique(strata)).astype(np.float64)
+            x, y = (v - in_stratum @ ((in_stratum.T @ v) / in_stratum.sum(axis=0)[:, None]) for v in (x, y))
         between = np.linalg.lstsq(x, y, rcond=1e-8)[0]
         if target.few_levels:
             between = between - between.mean(axis=0)
         design = np.hstack([response, np.ones((len(means), 1))])
         effects = np.vstack([between, means.mean(axis=0) - response.mean(axis=0) @ between])
-    within = _shrunk_covariance(D, design, effects, scale, random)
-    solved = np.stack([cg(within, row, rtol=1e-6, maxiter=200)[0] for row in between])
-    strength, mixing = np.linalg.eigh(between @ solved.T)
-    useful = strength > strength.max() * 1e-8
-    rows = mixing[:, useful].T @ solved
-    rows *= (np.sqrt(strength[useful]) / np.linalg.norm(rows, axis=1))[:, None]
-    return rows[::-1]
-
-
-def _shrunk_covariance(
-    D: Distributions, design: np.ndarray, effects: np.ndarray, scale: np.ndarray, random: np.random.RandomState
-) -> LinearOperator:
-    """Return (covariance of standardised points around the prediction from their label + identity) / 2.
-
-    The matrix is not formed: a product makes one pass over the points, in blocks of rows that bound the memory. Sparse
-    rows are copied once, because selecting them takes longer than multiplying.
-    """
+    # (Covariance of standardised points around the prediction from their label + identity) / 2, shrunk because cohorts
+    # often have more features than distributions. The matrix is not formed: a product makes one pass over the points,
+    # in blocks of rows that bound the memory. Sparse rows are copied once, because selecting them takes longer than
+    # multiplying.
     rows = np.arange(D.points.shape[0])
     if rows.size > _MOST_POINTS:
         rows = np.sort(random.choice(rows, _MOST_POINTS, replace=False))
@@ -720,4 +666,10 @@ def _shrunk_covariance(
         spread = spread / scale - effects.T @ (members.T @ centred)
         return 0.5 * (spread / rows.size + x)
 
-    return LinearOperator((scale.size, scale.size), matvec=product, dtype=np.float64)
+    within = LinearOperator((scale.size, scale.size), matvec=product, dtype=np.float64)
+    solved = np.stack([cg(within, row, rtol=1e-6, maxiter=200)[0] for row in between])
+    strength, mixing = np.linalg.eigh(between @ solved.T)
+    useful = strength > strength.max() * 1e-8
+    directions = mixing[:, useful].T @ solved
+    directions *= (np.sqrt(strength[useful]) / np.linalg.norm(directions, axis=1))[:, None]
+    return directions[::-1]

@@ -306,7 +306,6 @@ def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
 def _shuffled_groups(
     labels: np.ndarray, members: np.ndarray, n_splits: int, test_size: float, random: np.random.RandomState
 ) -> list[Split]:
-    """Return different random divisions of the groups."""
     _, codes = np.unique(labels, return_inverse=True)
     counts = np.zeros((members.max() + 1, codes.max() + 1))
     np.add.at(counts, (members, codes), 1)  # distributions of each group and class
@@ -365,7 +364,6 @@ class RestrictedPermutations:
     among: str  # description of the units that exchange labels, e.g. "groups within strata"
 
     def draw(self, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
-        """Return the labels of the distributions in one random arrangement."""
         return self.draws(1, random)[0]
 
     def draws(self, count: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
@@ -388,12 +386,6 @@ class RestrictedPermutations:
         """
         if self.arrangements > count + 1:
             return np.vstack([self.labels[self.units][None], self.draws(count, random)])
-        every = self.enumerate()
-        observed = np.all(every == self.labels, axis=1)
-        return np.vstack([every[observed], every[~observed]])[:, self.units]
-
-    def enumerate(self) -> np.ndarray:
-        """Return every different arrangement of the labels of the units once, shape (n_arrangements, n_units)."""
         choices = []  # for each list of blocks: their units, and the different orders of their labels
         for blocks in self.blocks:
             contents = [_content(self.labels, block) for block in blocks]
@@ -408,7 +400,8 @@ class RestrictedPermutations:
         every = np.tile(self.labels, (rows.shape[1], 1))
         for (members, order_of), row in zip(choices, rows, strict=True):
             every[:, members] = order_of[row]
-        return every
+        observed = np.all(every == self.labels, axis=1)
+        return np.vstack([every[observed], every[~observed]])[:, self.units]
 
     @property
     def arrangements(self) -> int:
@@ -508,24 +501,20 @@ def profiles(codes: np.ndarray, units: np.ndarray) -> list[tuple[tuple[int, Frac
     return [tuple((value, Fraction(count, part.size)) for value, count in _counts(part)) for part in members]
 
 
-def _members(numbers: np.ndarray) -> list[np.ndarray]:
-    """Return the positions of each number, from 0 to the largest."""
+def _members(numbers: np.ndarray) -> list[np.ndarray]:  # positions of each number, from 0 to the largest
     return [np.flatnonzero(numbers == number) for number in range(int(numbers.max(initial=-1)) + 1)]
 
 
-def _content(labels: np.ndarray, block: Block) -> tuple[tuple[Any, ...], ...]:
-    """Return the sorted labels of a block in each stratum."""
+def _content(labels: np.ndarray, block: Block) -> tuple[tuple[Any, ...], ...]:  # sorted labels of each stratum
     return tuple(tuple(np.sort(labels[members]).tolist()) for members in block)
 
 
 def _counts(values: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """Return the distinct values and the number of each."""
     distinct, counts = np.unique(values, return_counts=True)
     return tuple(zip(distinct.tolist(), counts.tolist(), strict=True))
 
 
 def _count_orders(items: Iterable[Hashable]) -> int:
-    """Return the number of different orders of the items."""
     counts = Counter(items)
     return math.factorial(counts.total()) // math.prod(map(math.factorial, counts.values()))
 

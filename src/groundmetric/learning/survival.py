@@ -1,8 +1,4 @@
-"""Right-censored survival times: validation, Kaplan–Meier estimate, percentiles, concordance.
-
-The survival time of a patient who died is observed; a patient who was alive when last seen (censored) survived at least
-until then, and has a range of possible percentiles. Only comparisons that hold for the complete range are used.
-"""
+"""Right-censored survival times: validation, Kaplan–Meier estimate, percentiles, concordance."""
 
 from __future__ import annotations
 
@@ -74,8 +70,7 @@ def read_survival(y: Any, name_index: NameIndex, name: str = "y") -> SurvivalTim
     return SurvivalTimes(time, event.astype(bool))
 
 
-def _position(name_index: NameIndex, invalid: np.ndarray) -> str:
-    """Return the name or position of the first invalid value, for an error."""
+def _position(name_index: NameIndex, invalid: np.ndarray) -> str:  # of the first invalid value, for an error
     position = int(np.argmax(invalid))
     return f" of {name_index.names[position]!r}" if name_index.names is not None else f" at position {position}"
 
@@ -153,12 +148,11 @@ def survival_ranges(times: SurvivalTimes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def expected_percentiles(times: SurvivalTimes) -> np.ndarray:
-    """Return the percentile of survival of each patient; for censored ones, the mean of the remaining curve."""
     return expected(*survival_ranges(times))
 
 
 def expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return expected percentiles from their ranges."""
+    """Return expected percentiles from their ranges; for censored patients, the mean of the remaining curve."""
     return np.where(low == high, low, (low + 1.0) / 2.0)
 
 

@@ -171,9 +171,6 @@ class Settings:
     nuisance: float
 
 
-_DEFAULT_SOLVER = Exact()
-
-
 def check_settings(learner: Any, n_features: int) -> Settings:
     """Validate the parameters of a GroundMetricLearner for this number of features."""
     form = resolve_form(learner.form).form
@@ -190,25 +187,21 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     for name in ("margin", "learning_rate", "strength", "nuisance"):
         check_number(name, getattr(learner, name), low=0.0, above=name in ("margin", "learning_rate"))
         values[name] = float(getattr(learner, name))
-    neighbors = (
-        Nearest() if isinstance(learner.neighbors, str) and learner.neighbors == "nearest" else learner.neighbors
-    )
-    if not isinstance(neighbors, Nearest) and not (isinstance(neighbors, str) and neighbors in ("auto", "random")):
+    neighbors = Nearest() if str(learner.neighbors) == "nearest" else learner.neighbors
+    if not isinstance(neighbors, Nearest) and str(neighbors) not in ("auto", "random"):
         raise ValueError(f"neighbors is {neighbors!r}: expected 'auto', 'random', 'nearest' or Nearest(refresh=…)")
     stopping = EarlyStopping() if learner.stopping is None else learner.stopping
     if not isinstance(stopping, EarlyStopping):
         raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
-    solver = _DEFAULT_SOLVER if learner.solver is None or learner.solver == "exact" else learner.solver
+    solver = Exact() if learner.solver is None or learner.solver == "exact" else learner.solver
     if not isinstance(solver, Exact):  # the gradient needs an exact plan
         raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
     if solver.max_pivots is not None:
         check_number("max_pivots", solver.max_pivots, low=1, whole=True)
     init = learner.init
     if not isinstance(init, str):
-        init, shape = (
-            np.array(real_array(init, "init"), np.float64),
-            (n_features,) if form == "diagonal" else (k, n_features),
-        )
+        init = np.array(real_array(init, "init"), np.float64)
+        shape = (n_features,) if form == "diagonal" else (k, n_features)
         if init.shape != shape or not np.isfinite(init).all():
             raise ValueError(f"init has shape {init.shape}: expected finite numbers of shape {shape}")
         init = np.atleast_2d(init)
@@ -265,7 +258,7 @@ Fresh = Callable[[int], Distributions]
 
 
 class CoincidingError(ValueError):
-    """All distributions coincide under the starting metric."""
+    """Error if all distributions coincide under the starting metric."""
 
 
 HISTORY = (
@@ -304,8 +297,7 @@ class Progress:
     def n_epochs(self) -> int:
         return len(self.history["loss"])
 
-    def pack(self) -> State:
-        """Return the state as arrays and plain values by name, without entries that are None."""
+    def pack(self) -> State:  # without entries that are None
         groups: dict[str, Any] = {"triplets": vars(self.triplets), "history": self.history, "parts": self.parts}
         state = {name: value for name, value in vars(self).items() if name not in groups}
         for prefix, group in groups.items():
@@ -316,7 +308,6 @@ class Progress:
 
     @classmethod
     def unpack(cls, state: State) -> Progress:
-        """Return the progress that `pack` wrote."""
         fields: State = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
         for group in ("history", "parts"):
             fields[group] = {name: values.tolist() for name, values in strip_prefix(group, state).items()}
@@ -417,7 +408,6 @@ class Training:
         self.objective.pairs.restore(strip_prefix("pairs", state))
 
     def _take(self, fresh: Fresh, n_epochs: int) -> None:
-        """Replace the points by fresh ones, between two epochs."""
         names, shape = self.D.names, self.D.shape
         del self.D  # memory must not hold two draws at the same time
         D = fresh(n_epochs)
@@ -433,7 +423,6 @@ class Training:
         self.optimiser = self.model.optimiser(self.settings.learning_rate)
 
         def components(k: int) -> np.ndarray:
-            """Return the rows of a linear metric for standardised features."""
             init = self.settings.init
             if isinstance(init, np.ndarray):
                 return init * self.scale
@@ -479,7 +468,6 @@ class Training:
             self._begin(Nearest().refresh)
 
     def _choose_triplets(self, W: np.ndarray, refresh: int | None) -> Triplets:
-        """Return triplets of random neighbours, or of nearest neighbours under the metric W."""
         t, labels, held_out = self.settings.n_neighbors, self.labels, self.held_out
         if refresh is None:
             return random_triplets(labels, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
@@ -488,7 +476,6 @@ class Training:
         return nearest_triplets(labels, t, distances, held_out=held_out)
 
     def _use_triplets(self) -> None:
-        """Set the objective of the current triplets and points."""
         triplets = self.progress.triplets
         validating = self.held_out[triplets.j]
         if np.all(validating):
@@ -543,20 +530,15 @@ class Training:
             now.parts.setdefault(name, []).append(value)
         if n_finished + 1 < len(now.batches):
             return False
-        self._end_epoch()
-        now.batches, now.parts = [], {}
-        return True
 
-    def _end_epoch(self) -> None:
-        """Add the epoch to the history; stop when the held-out or the minimised loss no longer improves."""
-        settings, now, history = self.settings, self.progress, self.progress.history
-        row = {name: sum(values) for name, values in now.parts.items()}
-        size, penalty = row.pop("size"), 0.0
-        if settings.penalty is not None and now.penalty_weight > 0.0:
-            penalty += now.penalty_weight * settings.penalty.value(now.W)
+        # Add the epoch to the history; stop when the held-out or the minimised loss no longer improves.
+        history, row = now.history, {name: sum(values) for name, values in now.parts.items()}
+        size, total_penalty = row.pop("size"), 0.0
+        if penalty is not None and weight > 0.0:
+            total_penalty += weight * penalty.value(now.W)
         if self.strata_variance is not None:
-            penalty += settings.nuisance * self.strata_variance.value(self.model.rows(now.W))
-        row |= {"loss": row["loss"] / size, "penalty": penalty, "active": row["active"] / size}
+            total_penalty += settings.nuisance * self.strata_variance.value(self.model.rows(now.W))
+        row |= {"loss": row["loss"] / size, "penalty": total_penalty, "active": row["active"] / size}
         row["validation_loss"] = np.nan
         if self.validating.size:
             row["validation_loss"] = self.objective.evaluate(now.W, self.validating, gradient=False).loss
@@ -573,8 +555,10 @@ class Training:
             recent = np.add(history["loss"], history["penalty"])[-patience - 1 :]
             settled = recent.size > patience and np.ptp(recent) < small
         # Without an active triplet the gradient of the loss is 0: only a penalty would still change W.
-        penalised = now.penalty_weight > 0.0 or self.strata_variance is not None
+        penalised = weight > 0.0 or self.strata_variance is not None
         done = row["active"] == 0.0 and not penalised
         vanished = has_vanished(history, settings.margin, settings.strength)
         now.converged = bool(settled or done or vanished)
         now.finished = now.converged or now.n_epochs >= settings.max_epochs
+        now.batches, now.parts = [], {}
+        return True

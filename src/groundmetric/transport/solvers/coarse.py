@@ -184,17 +184,9 @@ class Coarsened:
     groups: np.ndarray
 
     def radii(self, metric: GroundMetric | None = None) -> np.ndarray:
-        """Return the mean distance of points from their centres; two radii bound the error of a distance.
+        """Return the mean distance of points from their centres, by distribution; two bound the error of a distance.
 
-        Parameters
-        ----------
-        metric : GroundMetric or None, default=None
-            Distance between projected points, not squared; None: Euclidean distance of the unscaled features.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Radii.
+        `metric` is a distance between projected points, not squared; None: Euclidean between the unscaled features.
         """
         metric = GroundMetric.euclidean(self.source.shape[1]) if metric is None else metric
         if not is_projection(metric) or metric.cost is Cost.SQUARED:

@@ -41,56 +41,21 @@ class Solver:
     on_points: bool = False  # the solver needs points with Euclidean distances
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Return the transport plan at costs and masses checked by `transport.solve`; needs a solver on costs.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks.
-
-        Returns
-        -------
-        Plan
-            Plan with bounds of the optimal value.
-        """
+        """Return the plan at `cost`, `a` and `b`, which `transport.solve` has checked; needs a solver on costs."""
         raise ValueError(
             f"solver {self.name!r} works on points, not on costs: use `transport.solve_points` or `pairwise_distances`"
         )
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Any:
-        """Compute the data of one distribution that all its pairs share, once.
+        """Return the data of one distribution that all its pairs share, for `compare`.
 
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function from two sets of points to the matrix of distances between them.
-
-        Returns
-        -------
-        object
-            Argument of `compare`.
+        `cloud` has the points with mass, and their masses, which sum to 1; `distances` is a function from two sets of
+        points to the matrix of distances between them.
         """
         return cloud
 
     def compare(self, x: Any, y: Any, distances: Distances) -> Plan:
-        """Return the transport plan between two distributions.
-
-        Parameters
-        ----------
-        x, y : object
-            Results of `prepare` of the same solver.
-        distances : callable
-            Function that was passed to `prepare`.
-
-        Returns
-        -------
-        Plan
-            Plan with bounds of the optimal value.
-        """
+        """Return the plan between two distributions: `x` and `y` are results of `prepare` with the same `distances`."""
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
     def _check(self, option: str, **limits: Any) -> None:
@@ -273,10 +238,7 @@ def solve_exact(
         basis=Basis(first.parent, first.potential, n),
         status=Status.PIVOT_LIMIT if not forest.optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
         pivots=first.pivots + (forest.pivots if forest is not first else 0),
-        bounds=(
-            (min(lower, value) - doubt) * units.total,
-            (max(value, lower) + doubt + unplaced_cost) * units.total,
-        ),
+        bounds=((min(lower, value) - doubt) * units.total, (max(value, lower) + doubt + unplaced_cost) * units.total),
     )
 
 
