@@ -40,7 +40,8 @@ def solve_large(
 
 def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: float, max_pivots: int | None) -> Plan:
     """Return the plan between points whose squared coordinates neither overflow nor underflow."""
-    rows, cols = _in_order(x, units.a), _in_order(y, units.b)
+    rows, cols = np.flatnonzero(units.a), np.flatnonzero(units.b)
+    rows, cols = rows[halving_order(x[rows])], cols[halving_order(y[cols])]
     problem = Problem(x[rows], y[cols], units.a[rows], units.b[cols], int(cost))
     budget = 2000 * (rows.size + cols.size) if max_pivots is None else max_pivots
     descent = descend(problem, budget, tolerance)
@@ -91,12 +92,6 @@ def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: fl
         pivots=int(descent.pivots),
         bounds=(float((value - gap - doubt) * units.total), float((value + doubt) * units.total)),
     )
-
-
-def _in_order(points: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return the indices of the points with mass, in `halving_order`."""
-    with_mass = np.flatnonzero(units)
-    return with_mass[halving_order(points[with_mass])]
 
 
 def solve_large_pair(
@@ -227,8 +222,6 @@ def allowed_potentials(points: np.ndarray, opposite: np.ndarray, cost: int, heig
     return allowed
 
 
-# Groups of nearby points, and the initial basis between points from the plan between their groups.
-#
 # Points are divided into halves along their widest axis, recursively (`halving_order`). A division is at a multiple of
 # the largest power of 8 below the number of points. Thus every run of 8, 64, 512 … points is compact, and the groups of
 # every level are ranges of consecutive points. Nodes and bases are those of `solvers.exact`.
@@ -256,8 +249,7 @@ def halving_order(points: np.ndarray) -> np.ndarray:
     return order
 
 
-def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return centres and masses of the groups of points in `halving_order`."""
+def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # centres and masses of groups
     size = GROUP if units.size > FEW else 1
     starts = np.arange(0, units.size, size)
     sums = np.add.reduceat(units, starts)
