@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from .._internal.validation import (
     label_array,
     labels_of_samples,
     missing_values,
+    number_groups,
     real_array,
 )
 from ..distributions import Distributions
@@ -137,9 +138,9 @@ def resolve_target(target: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Pool:
-    """Distributions to draw from: the sorted members without the one at position `hole` (-1: all members).
+    """Distributions to draw from: the sorted members without the one at position `hole` (-1: all), the anchor.
 
-    An anchor is not its own neighbour. Copying its class without it for every anchor would take quadratic time.
+    Copying the class of every anchor without it would take quadratic time.
 
     >>> pool = Pool(np.array([2, 5, 7]), hole=1)
     >>> len(pool), pool.all().tolist(), pool.at(np.array([1])).tolist()
@@ -184,8 +185,7 @@ class Target:
     levels: Any  # level of each distribution, -1 without a label: equal or similar labels have the same level
     few_levels: Any = False  # whether all labels of a level are equal
     # True: the weight of a drawn triplet is the number of triplets of its levels per drawn one, times the difference of
-    # its label distances; the loss then estimates the loss over all triplets. False: all weights are 1, and neighbours
-    # from small classes have the same weight as those from large ones.
+    # its label distances; the loss then estimates the loss over all triplets. False: all weights are 1.
     counts_all = True
     balanced: bool = False  # whether each level of anchors makes up the same share of the loss
 
@@ -406,7 +406,7 @@ class Supervision:
 
     @classmethod
     def of(cls, target: Target | np.ndarray | Supervision, strata: np.ndarray | None = None) -> Supervision:
-        """Return the supervision of one label, of which an array is taken for classes; or the given supervision."""
+        # An array is taken for classes.
         if isinstance(target, Supervision):
             return target
         return cls((ClassTarget(target) if isinstance(target, np.ndarray) else target,), np.ones(1), strata)
@@ -469,11 +469,8 @@ def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row:
     if strata is None:
         return None
     names = label_array(strata, name_index, "strata")
-    if missing_values(names).any():
-        raise ValueError("strata contain a missing value: every distribution needs a stratum")
-    numbers: dict[Hashable, int] = {}
-    codes = np.array([numbers.setdefault(name, len(numbers)) for name in names.tolist()])
-    return labels_of_samples(D, codes, names) if by_row else codes
+    codes = number_groups(names, names.size, "strata")
+    return codes if codes is None or not by_row else labels_of_samples(D, codes, names)
 
 
 def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:

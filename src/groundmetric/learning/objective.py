@@ -18,7 +18,7 @@ from ..transport.neighbors import Finder, nearest
 from ..transport.pairs import PairTransport, pair_transport, project
 from ..transport.problem import Masses
 from .labels import Supervision, Target
-from .triplets import Triplets, candidates
+from .triplets import Triplets
 
 
 @dataclass
@@ -130,38 +130,6 @@ class Objective:
         return values, undecided
 
 
-def nearest_candidates(
-    masses: Masses,
-    z: np.ndarray,
-    labels: Supervision,
-    held_out: np.ndarray,
-    n_neighbors: int,
-    threads: Threads,
-    *,
-    cost: Cost = Cost.EUCLIDEAN,
-) -> np.ndarray:
-    """Return distances of every distribution to its nearest candidates of each level; infinity for all other pairs.
-
-    Lower bounds rule most pairs out without a solve. Held-out distributions are not candidates.
-    """
-    finder, n = Finder(masses, z, threads, cost=cost), len(masses)
-    lower = finder.lower_bounds()
-    # One search per level: of all anchors in their first level, in their second level, and so on.
-    masks: dict[tuple[Any, ...], np.ndarray] = {}
-    for number, target in enumerate(labels.targets):
-        for candidate in candidates(target, held_out, labels.strata):
-            sides = [candidate.near] if candidate.far is candidate.near else [candidate.near, candidate.far]
-            for side, pools in enumerate(sides):
-                for level, pool in enumerate(pools):
-                    mask = masks.setdefault((number, side, level), np.zeros((n, n), bool))
-                    mask[candidate.anchor, pool.all()] = True
-    distances = np.full((n, n), np.inf)
-    for mask in masks.values():
-        exact = nearest(np.where(mask, lower, np.inf), min(n_neighbors, n), finder.solve, finder.sharpen)
-        np.minimum(distances, exact, out=distances)
-    return distances
-
-
 def nearest_agreement(
     masses: Masses, z: np.ndarray, codes: np.ndarray, threads: Threads, *, cost: Cost = Cost.EUCLIDEAN
 ) -> float:
@@ -172,8 +140,7 @@ def nearest_agreement(
     return float(np.mean(codes[closest[repeated]] == codes[repeated]))
 
 
-def grouped(triplets: Triplets, selected: np.ndarray) -> list[np.ndarray]:
-    """Divide the selected triplets into groups that share distributions: by mini-batch, or else by anchor."""
+def grouped(triplets: Triplets, selected: np.ndarray) -> list[np.ndarray]:  # by mini-batch, or else by anchor
     group = (triplets.j if triplets.batch is None else triplets.batch)[selected]
     order = np.argsort(group, kind="stable")
     return np.split(selected[order], np.flatnonzero(np.diff(group[order])) + 1)
@@ -355,8 +322,7 @@ class StrataVariance:
         return float(np.sum((W @ self._strata.T) ** 2)), float(np.sum((W @ self._all.T) ** 2))
 
 
-def _orthonormal(columns: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of the column space."""
+def _orthonormal(columns: np.ndarray) -> np.ndarray:  # basis of the column space
     basis, singular, _ = np.linalg.svd(columns, full_matrices=False)
     return basis[:, singular > 1e-9 * max(singular.max(initial=0.0), 1.0)]
 
@@ -388,7 +354,6 @@ class Adam:
         self.square: np.ndarray | float = 0.0
 
     def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return W after one step against the gradient."""
         mean, square = self._moments(gradient, gradient)
         return W - self.learning_rate * mean / (np.sqrt(square) + _EPSILON)
 
@@ -504,7 +469,6 @@ class LinearModel:
         return components @ self.centre
 
     def product(self, points: Any, components: np.ndarray) -> np.ndarray:
-        """Return projected points, Z = X Wᵀ."""
         return points @ components.T if sparse.issparse(points) else project(points, components)
 
     def pull_back(self, points: Any, pull: np.ndarray) -> np.ndarray:
@@ -512,24 +476,20 @@ class LinearModel:
         return (points.T @ pull).T if sparse.issparse(points) else pull.T @ points
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        """Return all points, embedded."""
         components = parameters / self.scale
         return GroundMetric(components).project(D.points) - self.shift(components)
 
-    def rows(self, parameters: np.ndarray) -> np.ndarray:
-        """Return the parameters as rows of W, for penalties on linear metrics."""
+    def rows(self, parameters: np.ndarray) -> np.ndarray:  # of W, for penalties on linear metrics
         return parameters
 
-    def chain(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the gradient of the parameters from the gradient of `rows`."""
+    def chain(self, gradient: np.ndarray) -> np.ndarray:  # of the parameters, from the gradient of `rows`
         return gradient
 
     def optimiser(self, learning_rate: float) -> Adam:
         return Adam(learning_rate)
 
     def keep(self, parameters: np.ndarray) -> np.ndarray:
-        """Return a copy of the parameters for `metric`, which later steps do not change."""
-        return parameters  # steps return new arrays
+        return parameters  # for `metric`; later steps return new arrays
 
     def metric(self, state: np.ndarray, features: Sequence[str] | None, variances: np.ndarray) -> GroundMetric:
         return GroundMetric(state / self.scale, features, variances=variances, cost=self.cost)

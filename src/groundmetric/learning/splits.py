@@ -110,7 +110,31 @@ def shuffled(
     members = number_groups(groups, labels.size)
     check_groups_per_class(labels, groups, 2, "one to learn from and one to test; drop or merge the class")
     if members is not None:
-        splits = _shuffled_groups(labels, members, n_splits, test_size, random)
+        _, codes = np.unique(labels, return_inverse=True)
+        counts = np.zeros((members.max() + 1, codes.max() + 1))
+        np.add.at(counts, (members, codes), 1)  # distributions of each group and class
+        total = counts.sum(axis=0)
+        taken: dict[frozenset[int], None] = {}
+        for _ in range(n_splits):
+            # Choose the best new division by badness: classes without training or test distributions, wrong shares.
+            fresh = []
+            for _ in range(_CANDIDATES):
+                order = random.permutation(len(counts))
+                filled = np.cumsum(counts[order].sum(axis=1))
+                chosen = order[: 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))]
+                test = counts[chosen].sum(axis=0)
+                absent = int(np.sum(test == total)), int(np.sum(test == 0))
+                division = frozenset(chosen.tolist())
+                if division not in taken:
+                    fresh.append(((*absent, float(np.abs(test - test_size * total).sum())), division))
+            if not fresh:
+                raise ValueError(
+                    f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
+                    f"but n_splits is {n_splits}: take fewer, or use leave_one_group_out"
+                )
+            taken[min(fresh, key=lambda candidate: candidate[0])[1]] = None
+        sides = (np.isin(members, list(division)) for division in taken)
+        splits = [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
     else:
         n_test, n_classes = int(np.ceil(test_size * labels.size)), np.unique(labels).size
         if min(n_test, labels.size - n_test) < n_classes:
@@ -303,36 +327,6 @@ def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
     return None if np.ptp(times_tested) else np.array(rounds)
 
 
-def _shuffled_groups(
-    labels: np.ndarray, members: np.ndarray, n_splits: int, test_size: float, random: np.random.RandomState
-) -> list[Split]:
-    _, codes = np.unique(labels, return_inverse=True)
-    counts = np.zeros((members.max() + 1, codes.max() + 1))
-    np.add.at(counts, (members, codes), 1)  # distributions of each group and class
-    total = counts.sum(axis=0)
-
-    taken: dict[frozenset[int], None] = {}
-    for _ in range(n_splits):
-        # Choose the best new division by badness: classes without training or test distributions, then wrong shares.
-        fresh = []
-        for _ in range(_CANDIDATES):
-            order = random.permutation(len(counts))
-            filled = np.cumsum(counts[order].sum(axis=1))
-            chosen = order[: 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))]
-            test = counts[chosen].sum(axis=0)
-            badness = int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum())
-            if (groups := frozenset(chosen.tolist())) not in taken:
-                fresh.append((badness, groups))
-        if not fresh:
-            raise ValueError(
-                f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
-                f"but n_splits is {n_splits}: take fewer, or use leave_one_group_out"
-            )
-        taken[min(fresh, key=lambda candidate: candidate[0])[1]] = None
-    sides = (np.isin(members, list(chosen)) for chosen in taken)
-    return [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
-
-
 # Restricted permutations of labels: patients with several samples, paired designs, strata, and mixtures.
 #
 # A permutation test is valid if, under the null hypothesis, every arrangement of the labels that it draws is as
@@ -353,12 +347,11 @@ _MAX_CLASSES = 6
 class RestrictedPermutations:
     """Arrangements of labels that have the same probability under the null hypothesis.
 
-    Distributions of a unit have the same label in every arrangement. The blocks of a list have the same number of units
-    in each stratum, and exchange their labels stratum by stratum; labels are also permuted among the units of a block
-    and stratum.
+    The blocks of a list have the same number of units in each stratum, and exchange their labels stratum by stratum;
+    labels are also permuted among the units of a block and stratum.
     """
 
-    units: np.ndarray  # (n_distributions,) unit of each distribution
+    units: np.ndarray  # (n_distributions,) unit of each distribution; a unit has one label
     labels: np.ndarray  # (n_units,) class codes or numbers
     blocks: list[list[Block]]
     among: str  # description of the units that exchange labels, e.g. "groups within strata"
@@ -417,8 +410,8 @@ class RestrictedPermutations:
     def partitions(self) -> int:
         """Number of arrangements of classes that differ by more than the names of the classes.
 
-        A statistic that treats all classes alike has the same value in the arrangements that a renaming of the classes
-        makes equal: the smallest p-value of 6 pairs is 2 / 64. Of more than six classes, an upper bound.
+        If a statistic treats all classes alike, the smallest p-value of 6 pairs is 2 / 64. Of more than six classes, an
+        upper bound.
         """
         classes, codes = np.unique(self.labels, return_inverse=True)
         if classes.size > _MAX_CLASSES:

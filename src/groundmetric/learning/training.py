@@ -13,6 +13,7 @@ import numpy as np
 from .._internal.parallel import Threads
 from .._internal.validation import ParameterError, check_number, real_array
 from ..distributions import Distributions
+from ..transport.neighbors import Finder, nearest
 from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
 from .checkpoint import Checkpoints, State, add_prefix, cohort_digest, strip_prefix
@@ -28,11 +29,10 @@ from .objective import (
     has_vanished,
     mini_batches,
     nearest_agreement,
-    nearest_candidates,
     random_start,
     resolve_penalty,
 )
-from .triplets import Triplets, nearest_triplets, random_triplets
+from .triplets import Triplets, candidates, nearest_triplets, random_triplets
 
 if TYPE_CHECKING:
     from .._internal.types import Transformer
@@ -67,8 +67,7 @@ class EarlyStopping:
     ----------
     tol : float, default=0.001
         Learning stops when the loss with penalty has varied by less than `tol` times the margin over `patience` epochs;
-        with held-out distributions, when their lowest loss has not fallen by more than that. With 0, the training loss
-        never stops learning, and the held-out loss must still fall.
+        with held-out distributions, when their lowest loss has not fallen by more than that.
     patience : int, default=10
         Number of epochs over which the loss is compared.
     validation_fraction : float, default=0.0
@@ -142,7 +141,6 @@ class Mapped:
 
 
 def resolve_form(form: Any) -> Mapped:
-    """Return the form of the metric, with its transformer or None."""
     mapped = form if isinstance(form, Mapped) else Mapped(None, form)
     if mapped.form not in ("linear", "diagonal"):
         raise ValueError(f"form is {mapped.form!r}: expected 'linear', 'diagonal' or Mapped(transformer)")
@@ -234,16 +232,13 @@ def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
     """
     parameters = dict(stored)
     for name, value in stored.items():
-        if not isinstance(value, str) or not value.endswith(")"):
-            continue
         try:
-            call = ast.parse(value, mode="eval").body
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BY_NAME:
-                continue
+            call: Any = ast.parse(value if isinstance(value, str) else "", mode="eval").body
+            kind = _BY_NAME[call.func.id]
             arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        except (SyntaxError, ValueError):
+        except (AttributeError, KeyError, SyntaxError, ValueError):  # not the text of an object
             continue
-        parameters[name] = _BY_NAME[call.func.id](**arguments)
+        parameters[name] = kind(**arguments)
     return parameters
 
 
@@ -321,8 +316,8 @@ class Progress:
 class Training:
     """One run of the training loop, in steps of a mini-batch.
 
-    Everything that a checkpoint must save is in `progress` (with the optimiser, the random generator and the pairs).
-    All other attributes follow from it and from the arguments, and are set again after a restart.
+    A checkpoint saves `progress`, the optimiser, the random generator and the pairs. All other attributes follow from
+    these and the arguments, and are set again after a restart.
     """
 
     D: Distributions
@@ -379,7 +374,7 @@ class Training:
         return now
 
     def state(self) -> State:
-        """Return everything that the remaining training depends on, between two steps. Arrays are not copied."""
+        """Return everything that the remaining training depends on; arrays are not copied."""
         return {
             **self.progress.pack(),
             **add_prefix("optimiser", vars(self.optimiser)),
@@ -451,12 +446,9 @@ class Training:
         now.penalty_weight = self.settings.strength / first if first > 0 else 0.0
 
     def _restart_if_misled(self) -> None:
-        """Learn again with nearest neighbours if the metric does not separate the classes of the training set.
-
-        A nuisance direction that happens to be associated with the classes reduces the loss of random triplets, even to
-        0, while the nearest distribution of each one is still of another class. Nearest neighbours are not used from
-        the start: on real cohorts they overfit more and take three times as long.
-        """
+        """Learn again with nearest neighbours if the metric does not separate the classes of the training set."""
+        # A nuisance direction associated with the classes reduces the loss of random triplets, even to 0. Nearest
+        # neighbours are not used from the start: on real cohorts they overfit more and take three times as long.
         now, labels, target = self.progress, self.labels, self.labels.targets[0]
         if not self.settings.restart or not isinstance(self.model, LinearModel) or len(self.D) > _MOST_DISTRIBUTIONS:
             return
@@ -471,8 +463,22 @@ class Training:
         t, labels, held_out = self.settings.n_neighbors, self.labels, self.held_out
         if refresh is None:
             return random_triplets(labels, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
-        z, masses = self.model.project(self.D, W), Masses.of(self.D)
-        distances = nearest_candidates(masses, z, labels, held_out, t, self.threads, cost=self.model.cost)
+        # Distances of every distribution to its nearest candidates of each level. Lower bounds rule most pairs out.
+        z, n = self.model.project(self.D, W), len(self.D)
+        finder = Finder(Masses.of(self.D), z, self.threads, cost=self.model.cost)
+        lower, distances = finder.lower_bounds(), np.full((n, n), np.inf)
+        # One search per level: of all anchors in their first level, in their second level, and so on.
+        masks: dict[tuple[Any, ...], np.ndarray] = {}
+        for number, target in enumerate(labels.targets):
+            for candidate in candidates(target, held_out, labels.strata):
+                sides = [candidate.near] if candidate.far is candidate.near else [candidate.near, candidate.far]
+                for side, pools in enumerate(sides):
+                    for level, pool in enumerate(pools):
+                        mask = masks.setdefault((number, side, level), np.zeros((n, n), bool))
+                        mask[candidate.anchor, pool.all()] = True
+        for mask in masks.values():
+            exact = nearest(np.where(mask, lower, np.inf), min(t, n), finder.solve, finder.sharpen)
+            np.minimum(distances, exact, out=distances)
         return nearest_triplets(labels, t, distances, held_out=held_out)
 
     def _use_triplets(self) -> None:

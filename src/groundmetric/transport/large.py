@@ -262,10 +262,9 @@ def refined_basis(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a basis and its flows for sources of mass a and sinks of mass b, from the basis of their groups.
 
-    `n_groups` is the number of groups of sources. The points of two groups share the flow between the groups in order
-    (north-west corner rule). The resulting arcs form a forest: the shipments of one arc between groups are a chain, two
-    chains have at most one point in common, which belongs to the group that their arcs share, and the arcs between
-    groups form a forest.
+    The points of two groups share the flow between the groups in order (north-west corner rule). The resulting arcs
+    form a forest: the shipments of one arc between groups are a chain, two chains have at most one point in common, and
+    the arcs between groups form a forest.
     """
     nodes = np.flatnonzero(flow[:-1] > 0)
     parents, sent = parent[nodes], flow[nodes]
