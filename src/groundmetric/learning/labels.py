@@ -125,7 +125,6 @@ Kind = Classes | Ordered | Survival  # kind of a label; Distances are Ordered
 
 
 def resolve_target(target: Any) -> Kind:
-    """Return the kind of a label from its name; objects are returned unchanged."""
     if isinstance(target, Kind):
         return target
     if isinstance(target, str) and target in _BY_NAME:
@@ -210,7 +209,6 @@ class Target:
 
     @property
     def n_levels(self) -> int:
-        """Number of pools of an anchor."""
         return np.unique(self.levels[self.levels >= 0]).size
 
     def response(self) -> np.ndarray:
@@ -225,8 +223,6 @@ class Target:
 
 @dataclass(frozen=True)
 class ClassTarget(Target):
-    """Distributions of one class should be nearer to each other than to those of any other class."""
-
     levels: np.ndarray  # class codes; -1 without a label
     balanced: bool = False
     gap: float = 0.0
@@ -243,8 +239,6 @@ class ClassTarget(Target):
 
 @dataclass(frozen=True)
 class OrderedTarget(Target):
-    """Distances between distributions should increase with the difference of their values."""
-
     values: np.ndarray  # NaN without a label
     gap: float
 
@@ -273,8 +267,6 @@ class OrderedTarget(Target):
 
 @dataclass(frozen=True)
 class DistanceTarget(Target):
-    """Distances between distributions should increase with their target distance (the paper's W*)."""
-
     matrix: np.ndarray  # symmetric; NaN for unknown distances
     gap: float
 
@@ -324,8 +316,6 @@ class DistanceTarget(Target):
 
 @dataclass(frozen=True)
 class SurvivalTarget(Target):
-    """Distances between distributions should increase with the difference of survival, for every censored time."""
-
     low: np.ndarray  # range of the percentile of each patient; low equals high after an observed event
     high: np.ndarray
     gap: float
@@ -398,8 +388,6 @@ def _deviation(values: np.ndarray) -> float:  # without missing values
 
 @dataclass(frozen=True)
 class Supervision:
-    """Labels of n distributions, their shares of the loss, and strata."""
-
     targets: tuple[Target, ...]
     shares: np.ndarray  # share of the loss of each label, up to a common factor
     strata: np.ndarray | None = None  # codes of the strata (batches)
@@ -465,7 +453,6 @@ def read_labels(
 
 
 def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
-    """Return the stratum of each distribution as a code."""
     if strata is None:
         return None
     names = label_array(strata, name_index, "strata")
@@ -580,7 +567,6 @@ def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarra
 
 
 def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> np.ndarray:
-    """Return a valid matrix of target distances."""
     size = name_index.size
     matrix = np.array(real_array(align_square_by_name(y, name_index, name), name), dtype=np.float64)
     if matrix.shape != (size, size):
@@ -604,7 +590,6 @@ def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> n
 
 
 def _check_spread(present: np.ndarray, gap: float | None, size: int, name: str) -> None:
-    """Raise unless two values differ by more than the gap."""
     if present.size < 2:
         content = f"only the value {present[0]:g}" if present.size else "no value"
         raise ValueError(f"{name} holds {content} for {size} distributions: at least two values are needed")

@@ -22,9 +22,7 @@ from .triplets import Triplets
 
 
 @dataclass
-class Evaluation:
-    """Loss of a mini-batch, its gradient, and the number and time of the solves."""
-
+class Evaluation:  # loss of a mini-batch, and its gradient
     loss: float
     active: int  # triplets with a positive hinge
     solved: int
@@ -198,9 +196,7 @@ class Penalty(Protocol):
         ...
 
 
-class _Frobenius(Penalty):
-    """Frobenius norm |W|: the paper's L2."""
-
+class _Frobenius(Penalty):  # |W|, the paper's L2
     axis: int | None = None
 
     def value(self, W: np.ndarray) -> float:
@@ -211,9 +207,7 @@ class _Frobenius(Penalty):
         return W / np.where(norm > 0, norm, 1.0)
 
 
-class _SquaredFrobenius(Penalty):
-    """Square of the Frobenius norm, |W|², which is the trace of M = WᵀW."""
-
+class _SquaredFrobenius(Penalty):  # |W|², the trace of M = WᵀW
     def value(self, W: np.ndarray) -> float:
         return float(np.sum(W * W))
 
@@ -248,9 +242,7 @@ class Lasso(Penalty):
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
-class _GroupLasso(_Frobenius):
-    """Group lasso, the sum of the norms of the columns of W, whose proximal map sets whole features to 0."""
-
+class _GroupLasso(_Frobenius):  # the sum of the norms of the columns of W; sets whole features to 0
     tied = (0,)
     axis = 0
 
@@ -259,9 +251,7 @@ class _GroupLasso(_Frobenius):
         return W * np.maximum(1.0 - step / np.where(norm > 0, norm, 1.0), 0.0)
 
 
-class _Nuclear(Penalty):
-    """Nuclear norm, the sum of singular values of W, which favours a low rank."""
-
+class _Nuclear(Penalty):  # the sum of singular values of W, which favours a low rank
     def value(self, W: np.ndarray) -> float:
         return float(np.linalg.svd(W, compute_uv=False).sum())
 
@@ -277,7 +267,6 @@ _BY_NAME: dict[str, type] = {
 
 
 def resolve_penalty(penalty: Any) -> Penalty | None:
-    """Return a penalty object from its name; None and objects are returned unchanged."""
     if isinstance(penalty, str) and penalty in _BY_NAME:
         return _BY_NAME[penalty]()
     has_methods = hasattr(penalty, "value") and hasattr(penalty, "gradient")
@@ -289,10 +278,9 @@ def resolve_penalty(penalty: Any) -> Penalty | None:
 
 
 class StrataVariance:
-    """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
+    """Share of the variance between distributions that their strata explain beyond the labels: |W bᵀ|² / |W mᵀ|².
 
-    Under W, the variance of the means m of the distributions (in standardised features) is |W mᵀ|², and the part
-    explained by the effects b of the strata is |W bᵀ|². Their ratio does not depend on the scale of W.
+    m are the means of the distributions (in standardised features), b the effects of the strata.
     """
 
     def __init__(self, means: np.ndarray, labels: Supervision) -> None:
@@ -358,19 +346,15 @@ class Adam:
         return W - self.learning_rate * mean / (np.sqrt(square) + _EPSILON)
 
     def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: Any, weight: float) -> np.ndarray:
-        """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
-
-        Both steps use the same step size for an entry (or for entries of `penalty.tied`), so W is a fixed point exactly
-        if the penalty balances the gradient. Step sizes follow the gradient of the sum of loss and penalty, which
-        bounds them if no triplet is active.
-        """
+        """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty."""
+        # Both steps use the same step size for an entry (or for entries of `penalty.tied`): W is a fixed point exactly
+        # if the penalty balances the gradient. The gradient of the sum bounds step sizes if no triplet is active.
         total = gradient + weight * penalty.gradient(W)
         mean, square = self._moments(gradient, total)
         size = self.learning_rate / (np.sqrt(np.mean(square, axis=penalty.tied, keepdims=True)) + _EPSILON)
         return penalty.proximal(W - size * mean, size * weight)
 
     def _moments(self, gradient: np.ndarray, scaling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return bias-corrected running averages of the gradient and of the square of `scaling`."""
         first, second = _DECAY
         self.steps += 1
         self.mean = first * self.mean + (1.0 - first) * gradient
@@ -383,10 +367,9 @@ _SMALL = 64
 
 
 class LinearEmbedding:
-    """Projection of points by a linear or diagonal model.
+    """Projection of points by a linear or diagonal model, shifted by the projected mean, which changes no distance.
 
-    The standardisation is folded into the product, which avoids a copy of the points. Projected points are shifted by
-    the projected mean, which changes no distance.
+    The standardisation is folded into the product, which avoids a copy of the points.
     """
 
     def __init__(self, D: Distributions, model: LinearModel) -> None:
@@ -447,10 +430,7 @@ class EmbeddedPairs:
 
 
 class LinearModel:
-    """d(x, y) = |W(x - y)|, W of shape (n_components, n_features) for standardised features.
-
-    A model is a family of metrics with an array of parameters. `neural` has models with the same methods.
-    """
+    """d(x, y) = |W(x - y)| for standardised features. `neural` has models with the same methods."""
 
     def __init__(self, n_components: int, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         self.n_components, self.scale, self.centre, self.cost = n_components, scale, centre, cost
@@ -496,10 +476,7 @@ class LinearModel:
 
 
 class DiagonalModel(LinearModel):
-    """Weight for every feature, W = diag(w). The parameters are w, shape (1, n_features), for standardised features.
-
-    The metric depends on w² alone, so a weight that has become 0 stays 0.
-    """
+    """Weights w of shape (1, n_features), W = diag(w). The metric depends on w² alone: a weight that is 0 stays 0."""
 
     def __init__(self, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         super().__init__(scale.size, scale, centre, cost)

@@ -277,7 +277,6 @@ class Splits(list[Split]):
         return Splits(selected, self.numbers) if isinstance(key, slice) else selected
 
     def among(self, name_index: NameIndex) -> list[Split]:
-        """Return the splits as indices of the distributions with these names."""
         order = np.asarray(align_by_name(self.numbers, name_index, "splits"))
         position = np.argsort(order, kind="stable")
         return [(position[train], position[test]) for train, test in self] if order.size == name_index.size else [*self]
@@ -372,11 +371,7 @@ class RestrictedPermutations:
         return drawn[:, self.units]
 
     def sample(self, count: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
-        """Return the observed arrangement and others, shape (n_arrangements, n_distributions), observed first.
-
-        A design with at most ``count + 1`` different arrangements gives each of them once (an exact test), any other
-        `count` random ones.
-        """
+        """Return the observed arrangement, then all others (an exact test) or, if more than `count`, random ones."""
         if self.arrangements > count + 1:
             return np.vstack([self.labels[self.units][None], self.draws(count, random)])
         choices = []  # for each list of blocks: their units, and the different orders of their labels
@@ -398,7 +393,6 @@ class RestrictedPermutations:
 
     @property
     def arrangements(self) -> int:
-        """Number of different arrangements of the labels, including the observed one."""
         total = 1
         for blocks in self.blocks:
             contents = [_content(self.labels, block) for block in blocks]

@@ -15,8 +15,6 @@ _FORM = 'a structured array with the fields "event" and "time" (as of scikit-sur
 
 @dataclass(frozen=True)
 class SurvivalTimes:
-    """Survival times of n distributions."""
-
     time: np.ndarray  # of the event (death, relapse), or when the patient was last seen without it
     event: np.ndarray  # bool: whether the event was observed; False: censored
 
@@ -28,7 +26,6 @@ class SurvivalTimes:
 
 
 def read_survival(y: Any, name_index: NameIndex, name: str = "y") -> SurvivalTimes:
-    """Validate times and events, and return them in the order of the name index."""
     y = align_by_name(y, name_index, name)
     if isinstance(y, np.ndarray) and y.dtype.names:
         kinds = {key: y.dtype[key].kind for key in y.dtype.names}
@@ -76,7 +73,6 @@ def _position(name_index: NameIndex, invalid: np.ndarray) -> str:  # of the firs
 
 
 def check_comparable(times: SurvivalTimes, name: str = "y") -> None:
-    """Raise unless the order of at least two survival times is certain."""
     n = len(times)
     if not times.event.any():
         raise ValueError(f"{name} has no event among {n} distributions: the order of censored times is unknown")
@@ -89,10 +85,8 @@ def check_comparable(times: SurvivalTimes, name: str = "y") -> None:
 
 
 def comparable_pairs(times: SurvivalTimes) -> np.ndarray:
-    """Return a mask (row, column) of pairs in which the row's patient died before the column's.
-
-    A patient who was censored at the time of another's death was alive then.
-    """
+    """Return a mask (row, column) of pairs in which the row's patient died before the column's."""
+    # A patient who was censored at the time of another's death was alive then.
     later = times.time[None, :] > times.time[:, None]
     alive = (times.time[None, :] == times.time[:, None]) & ~times.event[None, :]
     return times.event[:, None] & (later | alive)

@@ -170,7 +170,6 @@ class Settings:
 
 
 def check_settings(learner: Any, n_features: int) -> Settings:
-    """Validate the parameters of a GroundMetricLearner for this number of features."""
     form = resolve_form(learner.form).form
     if form == "diagonal" and learner.n_components is not None:
         raise ValueError("a diagonal metric has a component per feature: leave n_components out")
@@ -414,7 +413,6 @@ class Training:
         self.D, self.progress.drawn = D, cohort_digest(D).hex()
 
     def _begin(self, refresh: int | None) -> None:
-        """Set the first parameters, triplets and mini-batches, and the units of distances and penalty."""
         self.optimiser = self.model.optimiser(self.settings.learning_rate)
 
         def components(k: int) -> np.ndarray:

@@ -50,9 +50,7 @@ class Triplets:
 Choose = Callable[[int, Pool], np.ndarray]
 
 
-class Candidates(NamedTuple):
-    """Candidate neighbours of an anchor, by level of the label; without strata, `near` and `far` are the same list."""
-
+class Candidates(NamedTuple):  # neighbours of an anchor by level; without strata, `near` and `far` are the same list
     anchor: int
     near: list[Pool]
     far: list[Pool]
@@ -111,10 +109,7 @@ def nearest_triplets(
     held_out: np.ndarray | None = None,
     strata: np.ndarray | None = None,
 ) -> Triplets:
-    """Form triplets as `random_triplets`, with the nearest neighbours of each level.
-
-    `distances` is a matrix between all distributions; pairs that cannot be nearest may have an infinite distance.
-    """
+    """Form triplets as `random_triplets`, with the nearest neighbours of each level by a matrix of distances."""
 
     def choose(anchor: int, pool: Pool) -> np.ndarray:
         members = pool.all()

@@ -49,7 +49,6 @@ def has_few_components(metric: Any) -> bool:
 
 
 def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np.ndarray]:
-    """Return the projected points of each cohort."""
     # Not centred: a single distant point would move the centre so far that all others round to the same point.
     projections = [metric.project(cohort) for cohort in cohorts]
     for z, cohort in zip(projections, cohorts, strict=True):
@@ -66,10 +65,7 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
 
 
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
-    """Return the distributions of all cohorts, concatenated, and the function of distances between their points.
-
-    `dense`: return projected points as arrays, even if the metric accepts sparse points.
-    """
+    """Return all distributions and the function of distances between their points; `dense`: project sparse points."""
     weights, points, functions = [], [], []
     for weight, part in _parts(metric):
         is_sparse = isinstance(part, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
@@ -109,9 +105,7 @@ def exact_results(values: np.ndarray) -> Results:
     return results
 
 
-class _Pairs:
-    """Pairs of distributions with fixed points, which can be sent to another process."""
-
+class _Pairs:  # pairs with fixed points, which can be sent to another process
     sizes: np.ndarray  # number of points of each distribution
     first: np.ndarray
     second: np.ndarray
@@ -172,9 +166,7 @@ class ExactPairs(_Pairs):
 
 
 @dataclass(frozen=True)
-class SolverPairs(_Pairs):
-    """Pairs for any solver; methods as in `ExactPairs`."""
-
+class SolverPairs(_Pairs):  # for any solver; methods as in `ExactPairs`
     solver: Solver
     distances: Distances
     prepared: list[Any]  # result of `Solver.prepare` for each distribution
@@ -215,10 +207,9 @@ def solve_pairs(
     done: Callable[[int], Any],
     on_results: OnResults,
 ) -> Results:
-    """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
+    """Solve all pairs in threads, or on workers in tasks of `_SECONDS` unless all pairs are too small to send.
 
-    Matrices too small to send are solved in threads. `done` is called with the number of newly solved pairs,
-    `on_results` with their indices and results.
+    `done` is called with the number of newly solved pairs, `on_results` with their indices and results.
     """
     results = np.recarray(pairs.work.size, _RESULT)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
@@ -437,7 +428,6 @@ def distribution_digests(D: Distributions) -> list[bytes]:
 
 
 def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
-    """Return both cohorts restricted to points with mass; raise if they are empty or their features differ."""
     A = as_distributions(A).with_mass()
     B = None if B is None else as_distributions(B).with_mass()
     if len(A) == 0 or (B is not None and len(B) == 0):
@@ -450,7 +440,6 @@ def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
 
 
 def resolve_metric(metric: Any, *cohorts: Distributions) -> Any:
-    """Return the metric object for a name, or check a metric object against the features of the cohorts."""
     if isinstance(metric, str) and metric == "euclidean":
         return GroundMetric.euclidean(cohorts[0].shape[1])
     if isinstance(metric, str):

@@ -112,9 +112,7 @@ _FIRST, _MORE, _MOST = 32, 16, 64
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Points of sources and sinks in `halving_order`, with integer masses that balance."""
-
+class Problem:  # points in `halving_order`, with integer masses that balance
     x: np.ndarray
     y: np.ndarray
     a: np.ndarray
@@ -138,10 +136,8 @@ class Descent:
 
     @property
     def paid(self) -> tuple[float, float]:
-        """Sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow.
-
-        Components and arcs are added in the order of the C++ core, which gives the same bits.
-        """
+        """Sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow."""
+        # Components and arcs are added in the order of the C++ core, which gives the same bits.
         cost, z = self.problem.cost, np.vstack([self.problem.x, self.problem.y])
         nodes = np.flatnonzero(self.flow[:-1] > 0)
         steps = z[nodes] - z[self.parent[nodes]]

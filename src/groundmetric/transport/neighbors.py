@@ -81,10 +81,7 @@ def _lowest(values: np.ndarray, count: int) -> np.ndarray:  # mask of the lowest
 
 
 class Finder:
-    """Exact distances and lower bounds between distributions with fixed points; solved distances are stored.
-
-    Invariant: bounds account for rounding errors, and never exceed the value that a solve returns.
-    """
+    """Exact distances, which are stored, and lower bounds, which never exceed them, between fixed distributions."""
 
     def __init__(
         self,
@@ -114,10 +111,8 @@ class Finder:
         return lower
 
     def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return bounds from the distance between means and from transport along the principal axes of all points.
-
-        A projection to a line does not increase distances, so transport along the line costs at most the exact value.
-        """
+        """Return bounds from the distance between means and from transport along the principal axes of all points."""
+        # A projection to a line does not increase distances: transport along the line costs at most the exact value.
         # The median of the means is robust against a single distant distribution.
         centre = np.median(self._means, axis=0)
         z = self._z - centre

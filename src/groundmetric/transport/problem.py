@@ -64,7 +64,6 @@ def check_cost(cost: Any) -> tuple[np.ndarray, tuple[float, float]]:
 
 
 def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Return validated masses of both sides, equal masses for None; `balanced` requires the same sum."""
     if a is None and b is None:
         return _check_side(None, "a", shape[0]), _check_side(None, "b", shape[1])
     float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
@@ -122,7 +121,6 @@ class Masses:
 
     @classmethod
     def of(cls, *parts: Distributions) -> Masses:
-        """Return the masses of one or more cohorts, concatenated."""
         sizes = np.concatenate([part.sizes for part in parts])
         return cls(
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -152,8 +150,7 @@ class Units:
     def number(self) -> int:
         return int(self.a.sum())
 
-    def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the masses before rounding, for a total of 1."""
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:  # masses before rounding, for a total of 1
         number = float(self.number)
         residues_a, residues_b = self.residues or (0.0, 0.0)
         return (self.a + residues_a) / number, (self.b + residues_b) / number
@@ -243,7 +240,6 @@ def balancing_factors(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray
 
 
 def rounded_masses(units: np.ndarray) -> np.ndarray:
-    """Return masses in units as integers that sum to TOTAL."""
     number = units.sum()
     if number == TOTAL:
         return units
@@ -263,18 +259,14 @@ class Points(NamedTuple):  # projected points of all distributions, and their ma
     cost: int  # a `Cost`
 
 
-class Pairs(NamedTuple):
-    """The distributions of each pair, and the factors that make their units balance; 0: use `rounded`."""
-
+class Pairs(NamedTuple):  # pairs, and the factors that make their units balance; 0: use `rounded`
     first: np.ndarray
     second: np.ndarray
     times_first: np.ndarray
     times_second: np.ndarray
 
 
-class Bases(NamedTuple):
-    """Spanning tree, flows and potentials of the last solve of each pair, concatenated."""
-
+class Bases(NamedTuple):  # bases of the last solve of each pair, concatenated
     offset: np.ndarray  # (n_pairs,) start in the arrays below; a pair of n and m points takes n + m + 1 numbers
     parent: np.ndarray
     flow: np.ndarray

@@ -26,9 +26,7 @@ _FAR = 940
 Distances = Callable[[Any, Any], np.ndarray]
 
 
-class Cloud(NamedTuple):
-    """One distribution: points in the form that the distance function accepts, and their masses."""
-
+class Cloud(NamedTuple):  # one distribution, with points in the form that the distance function accepts
     points: Any
     masses: np.ndarray
 
@@ -75,7 +73,6 @@ SOLVERS = {
 
 
 def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
-    """Return the solver object for a name and options, or the given solver object."""
     if isinstance(solver, Solver):
         passed = sorted(name for name, value in options.items() if value is not None)
         if passed:
@@ -352,7 +349,6 @@ class Forest(NamedTuple):
         return np.flatnonzero(self.parent[:-1] < self.parent.size - 1)
 
     def ends(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the source and the sink of the arcs between these nodes and their parents."""
         parents = self.parent[nodes]
         return np.minimum(nodes, parents), np.maximum(nodes, parents) - self.n_sources
 
@@ -367,7 +363,36 @@ def run_simplex(
 ) -> Forest:
     """Return the optimal forest between integer masses, all of them above 0, at costs within `cost_range`."""
     n, m = cost.shape
-    start = None if start is None else checked_basis(start, n, m)
+    if start is not None:
+        # Validate the basis, in the types of the kernels.
+        parent, potential = np.asarray(start.parent), np.asarray(start.potential)
+        if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
+            raise ValueError(
+                f"start is a basis of {start.n_sources} × {parent.size - 1 - start.n_sources} points with mass, "
+                f"but this problem has {n} × {m}"
+            )
+        if not np.issubdtype(parent.dtype, np.integer):
+            raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
+        # The parents of sources are sinks or the root, and the parents of sinks are sources.
+        root, is_source = n + m, np.arange(n + m) < n
+        low, high = np.where(is_source, n, 0), np.where(is_source, root, n - 1)
+        invalid = np.flatnonzero((parent[:-1] < low) | (parent[:-1] > high))
+        if invalid.size:
+            node = invalid[0]
+            expected = f"the parent of a {'source' if node < n else 'sink'} is from {low[node]} to {high[node]} here"
+            raise ValueError(f"start.parent[{node}] is {parent[node]}: {expected}; {_REMEDY}")
+        if parent[root] != -1:
+            raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
+        parent = parent.astype(np.int32)
+        if not _core.fill_tree_flows(parent, np.zeros(parent.size, np.int64)):
+            raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
+        if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
+            given = f"shape {potential.shape} and dtype {potential.dtype}"
+            raise ValueError(f"start.potential has {given}: expected {parent.size} floats; {_REMEDY}")
+        if not np.isfinite(potential).all():
+            node = int(np.argmin(np.isfinite(potential)))
+            raise ValueError(f"start.potential[{node}] is {potential[node]}: expected finite numbers; {_REMEDY}")
+        start = Basis(parent, potential.astype(np.float64), n)
     if is_tall(n, m):  # solve the transposed problem, which is faster
         if start is not None:
             start = Basis(*_turned(start.parent, planted_flows(start.parent, a, b), start.potential, n, m), m)
@@ -385,38 +410,6 @@ def run_simplex(
     if pivots < 0:
         raise ValueError(_UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)
-
-
-def checked_basis(start: Basis, n: int, m: int) -> Basis:
-    """Return a basis of n × m points with mass in the types of the kernels; raise unless it is a spanning tree."""
-    parent, potential = np.asarray(start.parent), np.asarray(start.potential)
-    if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
-        raise ValueError(
-            f"start is a basis of {start.n_sources} × {parent.size - 1 - start.n_sources} points with mass, "
-            f"but this problem has {n} × {m}"
-        )
-    if not np.issubdtype(parent.dtype, np.integer):
-        raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
-    # The parents of sources are sinks or the root, and the parents of sinks are sources.
-    root, is_source = n + m, np.arange(n + m) < n
-    low, high = np.where(is_source, n, 0), np.where(is_source, root, n - 1)
-    invalid = np.flatnonzero((parent[:-1] < low) | (parent[:-1] > high))
-    if invalid.size:
-        node = invalid[0]
-        expected = f"the parent of a {'source' if node < n else 'sink'} is from {low[node]} to {high[node]} here"
-        raise ValueError(f"start.parent[{node}] is {parent[node]}: {expected}; {_REMEDY}")
-    if parent[root] != -1:
-        raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
-    parent = parent.astype(np.int32)
-    if not _core.fill_tree_flows(parent, np.zeros(parent.size, np.int64)):
-        raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
-    if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
-        given = f"shape {potential.shape} and dtype {potential.dtype}"
-        raise ValueError(f"start.potential has {given}: expected {parent.size} floats; {_REMEDY}")
-    if not np.isfinite(potential).all():
-        node = int(np.argmin(np.isfinite(potential)))
-        raise ValueError(f"start.potential[{node}] is {potential[node]}: expected finite numbers; {_REMEDY}")
-    return Basis(parent, potential.astype(np.float64), n)
 
 
 def _turned(
