@@ -470,10 +470,7 @@ def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndar
 
 
 def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np.ndarray]) -> None:
-    """Raise if a label has fewer than two classes or no class of two members; warn of classes with one member.
-
-    `values` has the distinct values of each label.
-    """
+    """Raise if a label has fewer than two classes or no class of two members; warn of classes with one member."""
     for target, distinct in zip(labels.targets, values, strict=True):
         if not isinstance(target, ClassTarget):
             continue

@@ -419,7 +419,6 @@ class EmbeddedPairs:
         self.state, self.restore = transport.state, transport.restore
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
-        """Move the points of these distributions to the parameters; `learning`: a `gradient` may follow."""
         for d, z in self.embedding.place(parameters, distributions, learning=learning):
             self.transport.move(d, z)
 

@@ -67,7 +67,8 @@ class EarlyStopping:
     ----------
     tol : float, default=0.001
         Learning stops when the loss with penalty has varied by less than `tol` times the margin over `patience` epochs;
-        with held-out distributions, when their lowest loss has not fallen by more than that.
+        with held-out distributions, when their lowest loss has not fallen by more than that. With 0, the training loss
+        never stops learning.
     patience : int, default=10
         Number of epochs over which the loss is compared.
     validation_fraction : float, default=0.0
