@@ -1,8 +1,4 @@
-"""Checkpoints: the state of a training as arrays and plain values, written to two alternating files.
-
-A checkpoint belongs to data, labels and parameters, whose digests it holds. A run with the same three continues from
-it; a run with others raises an error, because the file may still be needed.
-"""
+"""Checkpoints: the state of a training as arrays and plain values, written to two alternating files."""
 
 from __future__ import annotations
 
@@ -43,7 +39,6 @@ _KIND, _VERSION = "groundmetric checkpoint", 6
 
 
 def add_prefix(prefix: str, state: State) -> State:
-    """Return the state with names that begin with the prefix."""
     return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
@@ -70,9 +65,9 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 class Checkpoints:
     """File of the last state of a run, with the previous state in ``<path>.before``; at least `every` seconds apart.
 
-    `belongs_to` has digests of data, labels and parameters, which must be equal when a state is read. As a context
-    manager, it loads the last state and defers an interruption (Ctrl-C) to the end of the current step, to write the
-    state first; a second signal acts at once.
+    `belongs_to` has digests of data, labels and parameters. A run with other digests raises an error, because the file
+    may still be needed. As a context manager, it loads the last state and defers an interruption (Ctrl-C) to the end of
+    the current step, to write the state first; a second signal acts at once.
     """
 
     state: State | None = None  # the last state, when training began
@@ -152,9 +147,8 @@ class Checkpoints:
     def write(self, state: State) -> None:
         """Write a state. If that fails, warn once and continue: the previous file is intact."""
         arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-        values = {name: value for name, value in state.items() if name not in arrays}
-        for name, value in values.items():
-            values[name] = value.item() if isinstance(value, np.generic) else value
+        values = {name: state[name] for name in state if name not in arrays}
+        values |= {name: value.item() for name, value in values.items() if isinstance(value, np.generic)}
         description = {"belongs_to": self.belongs_to, "values": values}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

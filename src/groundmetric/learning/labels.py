@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from .._internal.validation import (
     label_array,
     labels_of_samples,
     missing_values,
+    number_groups,
     real_array,
 )
 from ..distributions import Distributions
@@ -124,7 +125,6 @@ Kind = Classes | Ordered | Survival  # kind of a label; Distances are Ordered
 
 
 def resolve_target(target: Any) -> Kind:
-    """Return the kind of a label from its name; objects are returned unchanged."""
     if isinstance(target, Kind):
         return target
     if isinstance(target, str) and target in _BY_NAME:
@@ -137,9 +137,9 @@ def resolve_target(target: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Pool:
-    """Distributions to draw from: the sorted members without the one at position `hole` (-1: all members).
+    """Distributions to draw from: the sorted members without the one at position `hole` (-1: all), the anchor.
 
-    An anchor is not its own neighbour. Copying its class without it for every anchor would take quadratic time.
+    Copying the class of every anchor without it would take quadratic time.
 
     >>> pool = Pool(np.array([2, 5, 7]), hole=1)
     >>> len(pool), pool.all().tolist(), pool.at(np.array([1])).tolist()
@@ -158,8 +158,7 @@ class Pool:
     def at(self, positions: np.ndarray) -> np.ndarray:
         return self.members[positions if self.hole < 0 else positions + (positions >= self.hole)]
 
-    def among(self, distributions: np.ndarray) -> np.ndarray:
-        """Return the given distributions that are in the pool."""
+    def among(self, distributions: np.ndarray) -> np.ndarray:  # the given distributions that are in the pool
         if not self.members.size:
             return distributions[:0]
         positions = np.minimum(np.searchsorted(self.members, distributions), self.members.size - 1)
@@ -185,14 +184,11 @@ class Target:
     levels: Any  # level of each distribution, -1 without a label: equal or similar labels have the same level
     few_levels: Any = False  # whether all labels of a level are equal
     # True: the weight of a drawn triplet is the number of triplets of its levels per drawn one, times the difference of
-    # its label distances; the loss then estimates the loss over all triplets. False: all weights are 1, and neighbours
-    # from small classes have the same weight as those from large ones.
+    # its label distances; the loss then estimates the loss over all triplets. False: all weights are 1.
     counts_all = True
     balanced: bool = False  # whether each level of anchors makes up the same share of the loss
 
-    def label_distances(self, anchor: int, distributions: np.ndarray) -> np.ndarray:
-        """Return the label distances of distributions from an anchor."""
-        raise NotImplementedError
+    label_distances: Any  # method: label distances of an array of distributions from an anchor
 
     def cases(self, anchor: int, near_ids: np.ndarray, far_ids: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return label distances from an anchor to near and far candidates, for each possible label of the anchor.
@@ -213,7 +209,6 @@ class Target:
 
     @property
     def n_levels(self) -> int:
-        """Number of pools of an anchor."""
         return np.unique(self.levels[self.levels >= 0]).size
 
     def response(self) -> np.ndarray:
@@ -221,7 +216,6 @@ class Target:
         return (self.levels[:, None] == np.unique(self.levels[self.levels >= 0])).astype(np.float64)
 
     def at(self, positions: np.ndarray) -> Target:
-        """Return the target of the distributions at these positions."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         arrays = {name: value[positions] for name, value in values.items() if isinstance(value, np.ndarray)}
         return replace(self, **arrays)  # type: ignore[type-var]
@@ -229,8 +223,6 @@ class Target:
 
 @dataclass(frozen=True)
 class ClassTarget(Target):
-    """Distributions of one class should be nearer to each other than to those of any other class."""
-
     levels: np.ndarray  # class codes; -1 without a label
     balanced: bool = False
     gap: float = 0.0
@@ -247,8 +239,6 @@ class ClassTarget(Target):
 
 @dataclass(frozen=True)
 class OrderedTarget(Target):
-    """Distances between distributions should increase with the difference of their values."""
-
     values: np.ndarray  # NaN without a label
     gap: float
 
@@ -277,8 +267,6 @@ class OrderedTarget(Target):
 
 @dataclass(frozen=True)
 class DistanceTarget(Target):
-    """Distances between distributions should increase with their target distance (the paper's W*)."""
-
     matrix: np.ndarray  # symmetric; NaN for unknown distances
     gap: float
 
@@ -289,7 +277,6 @@ class DistanceTarget(Target):
 
     @cached_property
     def labelled(self) -> np.ndarray:
-        """Distributions with at least one known distance to another."""
         observed = ~np.isnan(self.matrix)
         np.fill_diagonal(observed, False)
         return observed.any(axis=1)
@@ -306,7 +293,6 @@ class DistanceTarget(Target):
         return self.matrix[anchor, distributions]
 
     def pools(self, free: np.ndarray) -> Iterator[tuple[int, list[Pool]]]:
-        """Yield each labelled distribution with its pools: levels of the target distance from it."""
         for anchor in np.flatnonzero(self.labelled).tolist():
             candidates = free.copy()
             candidates[anchor] = False
@@ -330,8 +316,6 @@ class DistanceTarget(Target):
 
 @dataclass(frozen=True)
 class SurvivalTarget(Target):
-    """Distances between distributions should increase with the difference of survival, for every censored time."""
-
     low: np.ndarray  # range of the percentile of each patient; low equals high after an observed event
     high: np.ndarray
     gap: float
@@ -342,8 +326,7 @@ class SurvivalTarget(Target):
         return cls(*survival_ranges(times), gap)
 
     @property
-    def labelled(self) -> np.ndarray:
-        """All distributions: the Kaplan–Meier estimate needs every time."""
+    def labelled(self) -> np.ndarray:  # the Kaplan–Meier estimate needs every time
         return np.ones(self.low.size, dtype=bool)
 
     @cached_property
@@ -367,7 +350,6 @@ class SurvivalTarget(Target):
         return cases
 
     def response(self) -> np.ndarray:
-        """Return expected percentiles, in standard deviations."""
         percentiles = expected(self.low, self.high)
         return (percentiles / np.std(percentiles))[:, None]
 
@@ -399,36 +381,30 @@ def binary_unit(values: np.ndarray) -> float:
     return float(np.ldexp(1.0, np.frexp(largest)[1] - 1)) if largest > 0 else 1.0
 
 
-def _deviation(values: np.ndarray) -> float:
-    """Return the standard deviation of the values that are not missing."""
+def _deviation(values: np.ndarray) -> float:  # without missing values
     unit = binary_unit(values)
     return unit * float(np.nanstd(values / unit))
 
 
 @dataclass(frozen=True)
 class Supervision:
-    """Labels of n distributions, their shares of the loss, and strata."""
-
     targets: tuple[Target, ...]
     shares: np.ndarray  # share of the loss of each label, up to a common factor
     strata: np.ndarray | None = None  # codes of the strata (batches)
 
     @classmethod
     def of(cls, target: Target | np.ndarray | Supervision, strata: np.ndarray | None = None) -> Supervision:
-        """Return the supervision of one label, of which an array is taken for classes; or the given supervision."""
+        # An array is taken for classes.
         if isinstance(target, Supervision):
             return target
         return cls((ClassTarget(target) if isinstance(target, np.ndarray) else target,), np.ones(1), strata)
 
     def at(self, positions: np.ndarray) -> Supervision:
-        """Return the supervision of the distributions at these positions."""
         strata = None if self.strata is None else self.strata[positions]
         return Supervision(tuple(target.at(positions) for target in self.targets), self.shares, strata)
 
 
-class Label(NamedTuple):
-    """One label of all distributions."""
-
+class Label(NamedTuple):  # one label of all distributions
     target: Target
     values: np.ndarray  # distinct values; empty for distances
     share: float  # of the loss
@@ -443,26 +419,45 @@ def read_labels(
     if not kinds:
         raise ValueError(f"target is {target!r}: expected a kind for each label")
     columns = _columns(y, len(kinds)) if isinstance(target, list | tuple) else {"y": y}
-    balanced = class_weight is not None
-    labels = [
-        _read(column, kind, name_index, D, by_row, name, balanced)
-        for (name, column), kind in zip(columns.items(), kinds, strict=True)
-    ]
-    if balanced and not any(isinstance(kind, Classes) for kind in kinds):
+    labels: list[Label] = []
+    for (name, column), kind in zip(columns.items(), kinds, strict=True):
+        if isinstance(kind, Distances):
+            matrix = _distances(column, kind.gap, D.name_index if by_row else name_index, name)
+            labels.append(Label(DistanceTarget.of(matrix, kind.gap), np.empty(0), kind.weight))
+        elif isinstance(kind, Survival):
+            times = read_survival(column, name_index, name)
+            if by_row:
+                times = SurvivalTimes(labels_of_samples(D, times.time), labels_of_samples(D, times.event))
+            check_comparable(times, name)
+            labels.append(Label(SurvivalTarget.of(times, kind.gap), np.unique(times.time[times.event]), kind.weight))
+        elif isinstance(kind, Ordered):
+            numbers, levels = _ordered_values(column, name_index, name)
+            numbers = labels_of_samples(D, numbers) if by_row else numbers
+            present = np.unique(numbers[~np.isnan(numbers)])
+            _check_spread(present, kind.gap, len(D), name)
+            values = present if levels is None else levels[present.astype(int)]
+            labels.append(Label(OrderedTarget.of(numbers, kind.gap), values, kind.weight))
+        else:
+            names = label_array(column, name_index, name)
+            missing = missing_values(names)
+            if missing.all():
+                raise ValueError(f"{name} contains no label: at least two classes are needed")
+            check_classes(names[~missing], name)
+            codes = np.full(names.size, -1)
+            classes, codes[~missing] = np.unique(names[~missing], return_inverse=True)
+            codes = labels_of_samples(D, codes, names) if by_row else codes
+            labels.append(Label(ClassTarget(codes, class_weight is not None), classes, kind.weight))
+    if class_weight is not None and not any(isinstance(kind, Classes) for kind in kinds):
         raise ValueError(f"class_weight is {class_weight!r}, but `target` contains no classes: leave it out")
     return labels
 
 
 def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
-    """Return the stratum of each distribution as a code."""
     if strata is None:
         return None
     names = label_array(strata, name_index, "strata")
-    if missing_values(names).any():
-        raise ValueError("strata contain a missing value: every distribution needs a stratum")
-    numbers: dict[Hashable, int] = {}
-    codes = np.array([numbers.setdefault(name, len(numbers)) for name in names.tolist()])
-    return labels_of_samples(D, codes, names) if by_row else codes
+    codes = number_groups(names, names.size, "strata")
+    return codes if codes is None or not by_row else labels_of_samples(D, codes, names)
 
 
 def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
@@ -475,10 +470,7 @@ def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndar
 
 
 def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np.ndarray]) -> None:
-    """Raise if a label has fewer than two classes or no class of two members; warn of classes with one member.
-
-    `values` has the distinct values of each label.
-    """
+    """Raise if a label has fewer than two classes or no class of two members; warn of classes with one member."""
     for target, distinct in zip(labels.targets, values, strict=True):
         if not isinstance(target, ClassTarget):
             continue
@@ -490,11 +482,13 @@ def check_class_sizes(D: Distributions, labels: Supervision, values: Iterable[np
                 "every class has a single distribution: no triplet can be formed; at least one class needs two"
             )
         for code in np.flatnonzero(counts == 1):
-            single = (
-                f"class {classes[code]!r} has a single distribution ({D.names[np.argmax(target.levels == code)]!r})"
+            name = D.names[np.argmax(target.levels == code)]
+            warnings.warn(
+                f"class {classes[code]!r} has a single distribution ({name!r}), which is never an anchor: other "
+                "classes are only kept away from it",
+                UserWarning,
+                stacklevel=4,
             )
-            message = f"{single}, which is never an anchor: other classes are only kept away from it"
-            warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def hold_out(
@@ -524,7 +518,6 @@ def hold_out(
 
 
 def _columns(y: Any, n_labels: int) -> dict[str, Any]:
-    """Return several labels by name."""
     if hasattr(y, "columns") and hasattr(y, "iloc"):
         columns = {f"y[{name!r}]": y.iloc[:, number] for number, name in enumerate(y.columns)}
     elif isinstance(y, list | tuple):
@@ -543,36 +536,6 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
     if len(columns) != n_labels:
         raise ValueError(f"y has {len(columns)} labels, but there are {n_labels} targets: give one target per label")
     return columns
-
-
-def _read(
-    y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: bool, name: str, balanced: bool
-) -> Label:
-    """Validate one label; `name` is used in errors."""
-    if isinstance(kind, Distances):
-        return Label(_distances(y, kind.gap, D.name_index if by_row else name_index, name), np.empty(0), kind.weight)
-    if isinstance(kind, Survival):
-        times = read_survival(y, name_index, name)
-        if by_row:
-            times = SurvivalTimes(labels_of_samples(D, times.time), labels_of_samples(D, times.event))
-        check_comparable(times, name)
-        return Label(SurvivalTarget.of(times, kind.gap), np.unique(times.time[times.event]), kind.weight)
-    if isinstance(kind, Ordered):
-        numbers, levels = _ordered_values(y, name_index, name)
-        numbers = labels_of_samples(D, numbers) if by_row else numbers
-        present = np.unique(numbers[~np.isnan(numbers)])
-        _check_spread(present, kind.gap, len(D), name)
-        values = present if levels is None else levels[present.astype(int)]
-        return Label(OrderedTarget.of(numbers, kind.gap), values, kind.weight)
-    labels = label_array(y, name_index, name)
-    missing = missing_values(labels)
-    if missing.all():
-        raise ValueError(f"{name} contains no label: at least two classes are needed")
-    check_classes(labels[~missing], name)
-    codes = np.full(labels.size, -1)
-    classes, codes[~missing] = np.unique(labels[~missing], return_inverse=True)
-    codes = labels_of_samples(D, codes, labels) if by_row else codes
-    return Label(ClassTarget(codes, balanced), classes, kind.weight)
 
 
 def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -600,8 +563,7 @@ def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarra
     return values, None
 
 
-def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> DistanceTarget:
-    """Validate a matrix of target distances."""
+def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> np.ndarray:
     size = name_index.size
     matrix = np.array(real_array(align_square_by_name(y, name_index, name), name), dtype=np.float64)
     if matrix.shape != (size, size):
@@ -621,11 +583,10 @@ def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> D
     upper = matrix[np.triu_indices(size, 1)]
     _check_spread(np.unique(upper[~np.isnan(upper)]), gap, size, name)
     np.fill_diagonal(matrix, 0.0)
-    return DistanceTarget.of((matrix + matrix.T) / 2, gap)
+    return (matrix + matrix.T) / 2
 
 
 def _check_spread(present: np.ndarray, gap: float | None, size: int, name: str) -> None:
-    """Raise unless two values differ by more than the gap."""
     if present.size < 2:
         content = f"only the value {present[0]:g}" if present.size else "no value"
         raise ValueError(f"{name} holds {content} for {size} distributions: at least two values are needed")

@@ -1,8 +1,4 @@
-"""One training step: triplet loss of a mini-batch, its exact gradient, penalties, Adam, and the parametrised metrics.
-
-The loss depends on the metric only through the transport values of pairs (`EmbeddedPairs`), and transport never uses
-the features: an embedding projects points, and converts gradients of projected points into those of the parameters.
-"""
+"""One training step: triplet loss of a mini-batch, its exact gradient, penalties, Adam, and parametrised metrics."""
 
 from __future__ import annotations
 
@@ -22,13 +18,11 @@ from ..transport.neighbors import Finder, nearest
 from ..transport.pairs import PairTransport, pair_transport, project
 from ..transport.problem import Masses
 from .labels import Supervision, Target
-from .triplets import Triplets, candidates
+from .triplets import Triplets
 
 
 @dataclass
-class Evaluation:
-    """Loss of a mini-batch, its gradient, and the number and time of the solves."""
-
+class Evaluation:  # loss of a mini-batch, and its gradient
     loss: float
     active: int  # triplets with a positive hinge
     solved: int
@@ -53,7 +47,6 @@ class Objective:
         return float(self.pairs.solve(pairs).mean())
 
     def evaluate(self, parameters: np.ndarray, batch: np.ndarray, *, gradient: bool = True) -> Evaluation:
-        """Return the loss of the triplets `batch`, and its gradient."""
         laps = [time.perf_counter()]
         pairs, positions = np.unique(
             np.concatenate([self.triplets.near[batch], self.triplets.far[batch]]), return_inverse=True
@@ -97,22 +90,20 @@ class Objective:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the values of the pairs that the loss needs, and a mask of the triplets that bounds do not decide.
 
-        The hinge of a triplet is max(near - far + margin, 0). The loss needs exact values, and its gradient optimal
-        plans, only of triplets with a positive hinge. Later in training most triplets are satisfied, and bounds prove
-        this without a solve:
+        Only triplets with a positive hinge max(near - far + margin, 0) need exact values and optimal plans. Later in
+        training most triplets are satisfied, and bounds prove this without a solve:
 
         0. A triplet with ``upper(near) - lower(far) + margin <= 0`` is satisfied, and is not looked at again.
-        1. Solve the near pairs of triplets that are violated even if both values are at their upper bounds. Most of
-           these are active, and then need the exact near value in any case.
-        2. Solve the far pairs, with permission to stop early. ``enough[pair]`` is the value from which on all triplets
-           with this far pair are satisfied. The solver returns infinity as soon as potentials, made feasible for the
-           new costs, prove that the value is at least this. `enough` is infinite, and the solve exact, if a triplet is
-           violated by the upper bounds (its gradient needs the plan of the far pair), or if the pair is the near pair
-           of another triplet (which needs its finite value).
+        1. Solve the near pairs of triplets that are violated even if both values are at their upper bounds: most of
+           these are active.
+        2. Solve the far pairs, which may stop early and return infinity: ``enough[pair]`` is the value from which on
+           all triplets with this far pair are satisfied. It is infinite, and the solve exact, if a triplet is violated
+           by the upper bounds (its gradient needs the plan of the far pair), or if the pair is the near pair of another
+           triplet (which needs its finite value).
         3. Solve the remaining near pairs of triplets that the far values of step 2 do not prove satisfied.
 
-        In the result, NaN means that the pair was not solved, and infinity that its solve stopped at `enough`. Loss and
-        gradient do not depend on the bounds, which only decide the solves that are skipped.
+        NaN means that the pair was not solved, infinity that its solve stopped at `enough`. Bounds change neither loss
+        nor gradient, only the solves that are skipped.
         """
         upper, values = self.pairs.upper(pairs), np.full(pairs.size, np.nan)
         undecided = upper[near_pair] - self.pairs.lower(pairs)[far_pair] + margin > 0
@@ -137,38 +128,6 @@ class Objective:
         return values, undecided
 
 
-def nearest_candidates(
-    masses: Masses,
-    z: np.ndarray,
-    labels: Supervision,
-    held_out: np.ndarray,
-    n_neighbors: int,
-    threads: Threads,
-    *,
-    cost: Cost = Cost.EUCLIDEAN,
-) -> np.ndarray:
-    """Return distances of every distribution to its nearest candidates of each level; infinity for all other pairs.
-
-    Lower bounds rule most pairs out without a solve. Held-out distributions are not candidates.
-    """
-    finder, n = Finder(masses, z, threads, cost=cost), len(masses)
-    lower = finder.lower_bounds()
-    # One search per level: of all anchors in their first level, in their second level, and so on.
-    masks: dict[tuple[Any, ...], np.ndarray] = {}
-    for number, target in enumerate(labels.targets):
-        for candidate in candidates(target, held_out, labels.strata):
-            sides = [candidate.near] if candidate.far is candidate.near else [candidate.near, candidate.far]
-            for side, pools in enumerate(sides):
-                for level, pool in enumerate(pools):
-                    mask = masks.setdefault((number, side, level), np.zeros((n, n), bool))
-                    mask[candidate.anchor, pool.all()] = True
-    distances = np.full((n, n), np.inf)
-    for mask in masks.values():
-        exact = nearest(np.where(mask, lower, np.inf), min(n_neighbors, n), finder.solve, finder.sharpen)
-        np.minimum(distances, exact, out=distances)
-    return distances
-
-
 def nearest_agreement(
     masses: Masses, z: np.ndarray, codes: np.ndarray, threads: Threads, *, cost: Cost = Cost.EUCLIDEAN
 ) -> float:
@@ -179,8 +138,7 @@ def nearest_agreement(
     return float(np.mean(codes[closest[repeated]] == codes[repeated]))
 
 
-def grouped(triplets: Triplets, selected: np.ndarray) -> list[np.ndarray]:
-    """Divide the selected triplets into groups that share distributions: by mini-batch, or else by anchor."""
+def grouped(triplets: Triplets, selected: np.ndarray) -> list[np.ndarray]:  # by mini-batch, or else by anchor
     group = (triplets.j if triplets.batch is None else triplets.batch)[selected]
     order = np.argsort(group, kind="stable")
     return np.split(selected[order], np.flatnonzero(np.diff(group[order])) + 1)
@@ -202,7 +160,7 @@ _DECAY, _EPSILON = (0.9, 0.999), 1e-8
 
 
 class Penalty(Protocol):
-    """Penalty on the components W: any object with ``value(W)`` and ``gradient(W)``.
+    """Penalty on the components W, shape (n_components, n_features): any object with ``value(W)`` and ``gradient(W)``.
 
     The learner applies it to W for standardised features (for a diagonal metric, to the weights as one row), multiplied
     by `strength` and divided by its value at the start. To set entries to exactly 0, add a method ``proximal(W, step)``
@@ -230,39 +188,15 @@ class Penalty(Protocol):
     """
 
     def value(self, W: np.ndarray) -> float:
-        """Return the value of the penalty.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        float
-            Non-negative number.
-        """
+        """Return the value of the penalty at the components `W`, a non-negative number."""
         ...
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Return the gradient of the value; at a kink, the subgradient of least norm.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            Derivative of the value by each entry of W.
-        """
+        """Return the gradient of the value with the shape of `W`; at a kink, the subgradient of least norm."""
         ...
 
 
-class _Frobenius(Penalty):
-    """Frobenius norm |W|: the paper's L2."""
-
+class _Frobenius(Penalty):  # |W|, the paper's L2
     axis: int | None = None
 
     def value(self, W: np.ndarray) -> float:
@@ -273,9 +207,7 @@ class _Frobenius(Penalty):
         return W / np.where(norm > 0, norm, 1.0)
 
 
-class _SquaredFrobenius(Penalty):
-    """Square of the Frobenius norm, |W|², which is the trace of M = WᵀW."""
-
+class _SquaredFrobenius(Penalty):  # |W|², the trace of M = WᵀW
     def value(self, W: np.ndarray) -> float:
         return float(np.sum(W * W))
 
@@ -306,26 +238,11 @@ class Lasso(Penalty):
         return np.sign(W)
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Move every entry towards 0 by its step, and set smaller entries to 0.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-        step : array that broadcasts to the shape of W
-            Step sizes.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            The V that minimises step · value(V) + |V - W|² / 2.
-        """
+        """Return `W` with every entry moved towards 0 by its `step`, and smaller entries set to 0."""
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
-class _GroupLasso(_Frobenius):
-    """Group lasso, the sum of the norms of the columns of W, whose proximal map sets whole features to 0."""
-
+class _GroupLasso(_Frobenius):  # the sum of the norms of the columns of W; sets whole features to 0
     tied = (0,)
     axis = 0
 
@@ -334,9 +251,7 @@ class _GroupLasso(_Frobenius):
         return W * np.maximum(1.0 - step / np.where(norm > 0, norm, 1.0), 0.0)
 
 
-class _Nuclear(Penalty):
-    """Nuclear norm, the sum of singular values of W, which favours a low rank."""
-
+class _Nuclear(Penalty):  # the sum of singular values of W, which favours a low rank
     def value(self, W: np.ndarray) -> float:
         return float(np.linalg.svd(W, compute_uv=False).sum())
 
@@ -352,7 +267,6 @@ _BY_NAME: dict[str, type] = {
 
 
 def resolve_penalty(penalty: Any) -> Penalty | None:
-    """Return a penalty object from its name; None and objects are returned unchanged."""
     if isinstance(penalty, str) and penalty in _BY_NAME:
         return _BY_NAME[penalty]()
     has_methods = hasattr(penalty, "value") and hasattr(penalty, "gradient")
@@ -364,10 +278,9 @@ def resolve_penalty(penalty: Any) -> Penalty | None:
 
 
 class StrataVariance:
-    """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
+    """Share of the variance between distributions that their strata explain beyond the labels: |W bᵀ|² / |W mᵀ|².
 
-    Under W, the variance of the means m of the distributions (in standardised features) is |W mᵀ|², and the part
-    explained by the effects b of the strata is |W bᵀ|². Their ratio does not depend on the scale of W.
+    m are the means of the distributions (in standardised features), b the effects of the strata.
     """
 
     def __init__(self, means: np.ndarray, labels: Supervision) -> None:
@@ -397,8 +310,7 @@ class StrataVariance:
         return float(np.sum((W @ self._strata.T) ** 2)), float(np.sum((W @ self._all.T) ** 2))
 
 
-def _orthonormal(columns: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of the column space."""
+def _orthonormal(columns: np.ndarray) -> np.ndarray:  # basis of the column space
     basis, singular, _ = np.linalg.svd(columns, full_matrices=False)
     return basis[:, singular > 1e-9 * max(singular.max(initial=0.0), 1.0)]
 
@@ -430,24 +342,19 @@ class Adam:
         self.square: np.ndarray | float = 0.0
 
     def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return W after one step against the gradient."""
         mean, square = self._moments(gradient, gradient)
         return W - self.learning_rate * mean / (np.sqrt(square) + _EPSILON)
 
     def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: Any, weight: float) -> np.ndarray:
-        """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
-
-        Both steps use the same step size for an entry (or for entries of `penalty.tied`), so W is a fixed point exactly
-        if the penalty balances the gradient. Step sizes follow the gradient of the sum of loss and penalty, which
-        bounds them if no triplet is active.
-        """
+        """Return W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty."""
+        # Both steps use the same step size for an entry (or for entries of `penalty.tied`): W is a fixed point exactly
+        # if the penalty balances the gradient. The gradient of the sum bounds step sizes if no triplet is active.
         total = gradient + weight * penalty.gradient(W)
         mean, square = self._moments(gradient, total)
         size = self.learning_rate / (np.sqrt(np.mean(square, axis=penalty.tied, keepdims=True)) + _EPSILON)
         return penalty.proximal(W - size * mean, size * weight)
 
     def _moments(self, gradient: np.ndarray, scaling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return bias-corrected running averages of the gradient and of the square of `scaling`."""
         first, second = _DECAY
         self.steps += 1
         self.mean = first * self.mean + (1.0 - first) * gradient
@@ -460,10 +367,9 @@ _SMALL = 64
 
 
 class LinearEmbedding:
-    """Projection of points by a linear or diagonal model.
+    """Projection of points by a linear or diagonal model, shifted by the projected mean, which changes no distance.
 
-    The standardisation is folded into the product, which avoids a copy of the points. Projected points are shifted by
-    the projected mean, which changes no distance.
+    The standardisation is folded into the product, which avoids a copy of the points.
     """
 
     def __init__(self, D: Distributions, model: LinearModel) -> None:
@@ -500,7 +406,11 @@ class LinearEmbedding:
 
 
 class EmbeddedPairs:
-    """Transport between points that a `LinearEmbedding`, or an object with its methods, has placed."""
+    """Transport between points that a `LinearEmbedding`, or an object with its methods, has placed.
+
+    Transport never uses the features: the embedding projects points, and converts gradients of projected points into
+    those of the parameters.
+    """
 
     def __init__(self, embedding: Any, transport: PairTransport) -> None:
         self.embedding, self.transport = embedding, transport
@@ -509,7 +419,6 @@ class EmbeddedPairs:
         self.state, self.restore = transport.state, transport.restore
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
-        """Move the points of these distributions to the parameters; `learning`: a `gradient` may follow."""
         for d, z in self.embedding.place(parameters, distributions, learning=learning):
             self.transport.move(d, z)
 
@@ -520,10 +429,7 @@ class EmbeddedPairs:
 
 
 class LinearModel:
-    """d(x, y) = |W(x - y)|, W of shape (n_components, n_features) for standardised features.
-
-    A model is a family of metrics with an array of parameters. `neural` has models with the same methods.
-    """
+    """d(x, y) = |W(x - y)| for standardised features. `neural` has models with the same methods."""
 
     def __init__(self, n_components: int, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         self.n_components, self.scale, self.centre, self.cost = n_components, scale, centre, cost
@@ -542,7 +448,6 @@ class LinearModel:
         return components @ self.centre
 
     def product(self, points: Any, components: np.ndarray) -> np.ndarray:
-        """Return projected points, Z = X Wᵀ."""
         return points @ components.T if sparse.issparse(points) else project(points, components)
 
     def pull_back(self, points: Any, pull: np.ndarray) -> np.ndarray:
@@ -550,34 +455,27 @@ class LinearModel:
         return (points.T @ pull).T if sparse.issparse(points) else pull.T @ points
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        """Return all points, embedded."""
         components = parameters / self.scale
         return GroundMetric(components).project(D.points) - self.shift(components)
 
-    def rows(self, parameters: np.ndarray) -> np.ndarray:
-        """Return the parameters as rows of W, for penalties on linear metrics."""
+    def rows(self, parameters: np.ndarray) -> np.ndarray:  # of W, for penalties on linear metrics
         return parameters
 
-    def chain(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the gradient of the parameters from the gradient of `rows`."""
+    def chain(self, gradient: np.ndarray) -> np.ndarray:  # of the parameters, from the gradient of `rows`
         return gradient
 
     def optimiser(self, learning_rate: float) -> Adam:
         return Adam(learning_rate)
 
     def keep(self, parameters: np.ndarray) -> np.ndarray:
-        """Return a copy of the parameters for `metric`, which later steps do not change."""
-        return parameters  # steps return new arrays
+        return parameters  # for `metric`; later steps return new arrays
 
     def metric(self, state: np.ndarray, features: Sequence[str] | None, variances: np.ndarray) -> GroundMetric:
         return GroundMetric(state / self.scale, features, variances=variances, cost=self.cost)
 
 
 class DiagonalModel(LinearModel):
-    """Weight for every feature, W = diag(w). The parameters are w, shape (1, n_features), for standardised features.
-
-    The metric depends on w² alone, so a weight that has become 0 stays 0.
-    """
+    """Weights w of shape (1, n_features), W = diag(w). The metric depends on w² alone: a weight that is 0 stays 0."""
 
     def __init__(self, scale: np.ndarray, centre: np.ndarray, cost: Cost = Cost.EUCLIDEAN) -> None:
         super().__init__(scale.size, scale, centre, cost)
@@ -647,8 +545,7 @@ def discriminating_start(
     return np.vstack([directions * (_ENTRY * np.sqrt(scale.size) / leading), remaining])
 
 
-def random_start(scale: np.ndarray, n_components: int, random: np.random.RandomState) -> np.ndarray:
-    """Return uniform random entries, as in the paper."""
+def random_start(scale: np.ndarray, n_components: int, random: np.random.RandomState) -> np.ndarray:  # as in the paper
     return random.uniform(-1.0, 1.0, (n_components, scale.size)) * (_ENTRY * np.sqrt(3.0))
 
 
@@ -663,10 +560,8 @@ def discriminants(
     """Return directions along which the means of distributions follow the label, the strongest first.
 
     For classes, or at most `MOST_LEVELS` values, these are linear discriminants of the means; for more values, the
-    regression of the means on them. The covariance of points around their expected mean is shrunk half way to the
-    identity, because cohorts often have more features than distributions. The norm of a direction is the distance of
-    the class means along it (of values one standard deviation apart). There are fewer directions than classes. With
-    strata, means are compared within strata.
+    regression of the means on them. The norm of a direction is the distance of the class means along it (of values one
+    standard deviation apart). There are fewer directions than classes. With strata, means are compared within strata.
     """
     # `design` times `effects` predicts the means; `between` are the effects without the overall mean.
     means, response = D.means() / scale, target.response()
@@ -676,30 +571,17 @@ def discriminants(
     else:
         x, y = response - response.mean(axis=0), means - means.mean(axis=0)
         if strata is not None:  # regress deviations from the mean of the stratum
-            members = (strata[:, None] == np.unique(strata)).astype(np.float64)
-            x, y = (v - members @ ((members.T @ v) / members.sum(axis=0)[:, None]) for v in (x, y))
+            in_stratum = (strata[:, None] == np.unique(strata)).astype(np.float64)
+            x, y = (v - in_stratum @ ((in_stratum.T @ v) / in_stratum.sum(axis=0)[:, None]) for v in (x, y))
         between = np.linalg.lstsq(x, y, rcond=1e-8)[0]
         if target.few_levels:
             between = between - between.mean(axis=0)
         design = np.hstack([response, np.ones((len(means), 1))])
         effects = np.vstack([between, means.mean(axis=0) - response.mean(axis=0) @ between])
-    within = _shrunk_covariance(D, design, effects, scale, random)
-    solved = np.stack([cg(within, row, rtol=1e-6, maxiter=200)[0] for row in between])
-    strength, mixing = np.linalg.eigh(between @ solved.T)
-    useful = strength > strength.max() * 1e-8
-    rows = mixing[:, useful].T @ solved
-    rows *= (np.sqrt(strength[useful]) / np.linalg.norm(rows, axis=1))[:, None]
-    return rows[::-1]
-
-
-def _shrunk_covariance(
-    D: Distributions, design: np.ndarray, effects: np.ndarray, scale: np.ndarray, random: np.random.RandomState
-) -> LinearOperator:
-    """Return (covariance of standardised points around the prediction from their label + identity) / 2.
-
-    The matrix is not formed: a product makes one pass over the points, in blocks of rows that bound the memory. Sparse
-    rows are copied once, because selecting them takes longer than multiplying.
-    """
+    # (Covariance of standardised points around the prediction from their label + identity) / 2, shrunk because cohorts
+    # often have more features than distributions. The matrix is not formed: a product makes one pass over the points,
+    # in blocks of rows that bound the memory. Sparse rows are copied once, because selecting them takes longer than
+    # multiplying.
     rows = np.arange(D.points.shape[0])
     if rows.size > _MOST_POINTS:
         rows = np.sort(random.choice(rows, _MOST_POINTS, replace=False))
@@ -720,4 +602,10 @@ def _shrunk_covariance(
         spread = spread / scale - effects.T @ (members.T @ centred)
         return 0.5 * (spread / rows.size + x)
 
-    return LinearOperator((scale.size, scale.size), matvec=product, dtype=np.float64)
+    within = LinearOperator((scale.size, scale.size), matvec=product, dtype=np.float64)
+    solved = np.stack([cg(within, row, rtol=1e-6, maxiter=200)[0] for row in between])
+    strength, mixing = np.linalg.eigh(between @ solved.T)
+    useful = strength > strength.max() * 1e-8
+    directions = mixing[:, useful].T @ solved
+    directions *= (np.sqrt(strength[useful]) / np.linalg.norm(directions, axis=1))[:, None]
+    return directions[::-1]

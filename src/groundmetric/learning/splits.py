@@ -110,7 +110,31 @@ def shuffled(
     members = number_groups(groups, labels.size)
     check_groups_per_class(labels, groups, 2, "one to learn from and one to test; drop or merge the class")
     if members is not None:
-        splits = _shuffled_groups(labels, members, n_splits, test_size, random)
+        _, codes = np.unique(labels, return_inverse=True)
+        counts = np.zeros((members.max() + 1, codes.max() + 1))
+        np.add.at(counts, (members, codes), 1)  # distributions of each group and class
+        total = counts.sum(axis=0)
+        taken: dict[frozenset[int], None] = {}
+        for _ in range(n_splits):
+            # Choose the best new division by badness: classes without training or test distributions, wrong shares.
+            fresh = []
+            for _ in range(_CANDIDATES):
+                order = random.permutation(len(counts))
+                filled = np.cumsum(counts[order].sum(axis=1))
+                chosen = order[: 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))]
+                test = counts[chosen].sum(axis=0)
+                absent = int(np.sum(test == total)), int(np.sum(test == 0))
+                division = frozenset(chosen.tolist())
+                if division not in taken:
+                    fresh.append(((*absent, float(np.abs(test - test_size * total).sum())), division))
+            if not fresh:
+                raise ValueError(
+                    f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
+                    f"but n_splits is {n_splits}: take fewer, or use leave_one_group_out"
+                )
+            taken[min(fresh, key=lambda candidate: candidate[0])[1]] = None
+        sides = (np.isin(members, list(division)) for division in taken)
+        splits = [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
     else:
         n_test, n_classes = int(np.ceil(test_size * labels.size)), np.unique(labels).size
         if min(n_test, labels.size - n_test) < n_classes:
@@ -253,7 +277,6 @@ class Splits(list[Split]):
         return Splits(selected, self.numbers) if isinstance(key, slice) else selected
 
     def among(self, name_index: NameIndex) -> list[Split]:
-        """Return the splits as indices of the distributions with these names."""
         order = np.asarray(align_by_name(self.numbers, name_index, "splits"))
         position = np.argsort(order, kind="stable")
         return [(position[train], position[test]) for train, test in self] if order.size == name_index.size else [*self]
@@ -303,37 +326,6 @@ def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
     return None if np.ptp(times_tested) else np.array(rounds)
 
 
-def _shuffled_groups(
-    labels: np.ndarray, members: np.ndarray, n_splits: int, test_size: float, random: np.random.RandomState
-) -> list[Split]:
-    """Return different random divisions of the groups."""
-    _, codes = np.unique(labels, return_inverse=True)
-    counts = np.zeros((members.max() + 1, codes.max() + 1))
-    np.add.at(counts, (members, codes), 1)  # distributions of each group and class
-    total = counts.sum(axis=0)
-
-    taken: dict[frozenset[int], None] = {}
-    for _ in range(n_splits):
-        # Choose the best new division by badness: classes without training or test distributions, then wrong shares.
-        fresh = []
-        for _ in range(_CANDIDATES):
-            order = random.permutation(len(counts))
-            filled = np.cumsum(counts[order].sum(axis=1))
-            chosen = order[: 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))]
-            test = counts[chosen].sum(axis=0)
-            badness = int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum())
-            if (groups := frozenset(chosen.tolist())) not in taken:
-                fresh.append((badness, groups))
-        if not fresh:
-            raise ValueError(
-                f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
-                f"but n_splits is {n_splits}: take fewer, or use leave_one_group_out"
-            )
-        taken[min(fresh, key=lambda candidate: candidate[0])[1]] = None
-    sides = (np.isin(members, list(chosen)) for chosen in taken)
-    return [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
-
-
 # Restricted permutations of labels: patients with several samples, paired designs, strata, and mixtures.
 #
 # A permutation test is valid if, under the null hypothesis, every arrangement of the labels that it draws is as
@@ -354,18 +346,16 @@ _MAX_CLASSES = 6
 class RestrictedPermutations:
     """Arrangements of labels that have the same probability under the null hypothesis.
 
-    Distributions of a unit have the same label in every arrangement. The blocks of a list have the same number of units
-    in each stratum, and exchange their labels stratum by stratum; labels are also permuted among the units of a block
-    and stratum.
+    The blocks of a list have the same number of units in each stratum, and exchange their labels stratum by stratum;
+    labels are also permuted among the units of a block and stratum.
     """
 
-    units: np.ndarray  # (n_distributions,) unit of each distribution
+    units: np.ndarray  # (n_distributions,) unit of each distribution; a unit has one label
     labels: np.ndarray  # (n_units,) class codes or numbers
     blocks: list[list[Block]]
     among: str  # description of the units that exchange labels, e.g. "groups within strata"
 
     def draw(self, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
-        """Return the labels of the distributions in one random arrangement."""
         return self.draws(1, random)[0]
 
     def draws(self, count: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
@@ -381,19 +371,9 @@ class RestrictedPermutations:
         return drawn[:, self.units]
 
     def sample(self, count: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
-        """Return the observed arrangement and others, shape (n_arrangements, n_distributions), observed first.
-
-        A design with at most ``count + 1`` different arrangements gives each of them once (an exact test), any other
-        `count` random ones.
-        """
+        """Return the observed arrangement, then all others (an exact test) or, if more than `count`, random ones."""
         if self.arrangements > count + 1:
             return np.vstack([self.labels[self.units][None], self.draws(count, random)])
-        every = self.enumerate()
-        observed = np.all(every == self.labels, axis=1)
-        return np.vstack([every[observed], every[~observed]])[:, self.units]
-
-    def enumerate(self) -> np.ndarray:
-        """Return every different arrangement of the labels of the units once, shape (n_arrangements, n_units)."""
         choices = []  # for each list of blocks: their units, and the different orders of their labels
         for blocks in self.blocks:
             contents = [_content(self.labels, block) for block in blocks]
@@ -408,11 +388,11 @@ class RestrictedPermutations:
         every = np.tile(self.labels, (rows.shape[1], 1))
         for (members, order_of), row in zip(choices, rows, strict=True):
             every[:, members] = order_of[row]
-        return every
+        observed = np.all(every == self.labels, axis=1)
+        return np.vstack([every[observed], every[~observed]])[:, self.units]
 
     @property
     def arrangements(self) -> int:
-        """Number of different arrangements of the labels, including the observed one."""
         total = 1
         for blocks in self.blocks:
             contents = [_content(self.labels, block) for block in blocks]
@@ -424,8 +404,8 @@ class RestrictedPermutations:
     def partitions(self) -> int:
         """Number of arrangements of classes that differ by more than the names of the classes.
 
-        A statistic that treats all classes alike has the same value in the arrangements that a renaming of the classes
-        makes equal: the smallest p-value of 6 pairs is 2 / 64. Of more than six classes, an upper bound.
+        If a statistic treats all classes alike, the smallest p-value of 6 pairs is 2 / 64. Of more than six classes, an
+        upper bound.
         """
         classes, codes = np.unique(self.labels, return_inverse=True)
         if classes.size > _MAX_CLASSES:
@@ -508,24 +488,20 @@ def profiles(codes: np.ndarray, units: np.ndarray) -> list[tuple[tuple[int, Frac
     return [tuple((value, Fraction(count, part.size)) for value, count in _counts(part)) for part in members]
 
 
-def _members(numbers: np.ndarray) -> list[np.ndarray]:
-    """Return the positions of each number, from 0 to the largest."""
+def _members(numbers: np.ndarray) -> list[np.ndarray]:  # positions of each number, from 0 to the largest
     return [np.flatnonzero(numbers == number) for number in range(int(numbers.max(initial=-1)) + 1)]
 
 
-def _content(labels: np.ndarray, block: Block) -> tuple[tuple[Any, ...], ...]:
-    """Return the sorted labels of a block in each stratum."""
+def _content(labels: np.ndarray, block: Block) -> tuple[tuple[Any, ...], ...]:  # sorted labels of each stratum
     return tuple(tuple(np.sort(labels[members]).tolist()) for members in block)
 
 
 def _counts(values: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """Return the distinct values and the number of each."""
     distinct, counts = np.unique(values, return_counts=True)
     return tuple(zip(distinct.tolist(), counts.tolist(), strict=True))
 
 
 def _count_orders(items: Iterable[Hashable]) -> int:
-    """Return the number of different orders of the items."""
     counts = Counter(items)
     return math.factorial(counts.total()) // math.prod(map(math.factorial, counts.values()))
 

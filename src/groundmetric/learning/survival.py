@@ -1,8 +1,4 @@
-"""Right-censored survival times: validation, Kaplan–Meier estimate, percentiles, concordance.
-
-The survival time of a patient who died is observed; a patient who was alive when last seen (censored) survived at least
-until then, and has a range of possible percentiles. Only comparisons that hold for the complete range are used.
-"""
+"""Right-censored survival times: validation, Kaplan–Meier estimate, percentiles, concordance."""
 
 from __future__ import annotations
 
@@ -19,8 +15,6 @@ _FORM = 'a structured array with the fields "event" and "time" (as of scikit-sur
 
 @dataclass(frozen=True)
 class SurvivalTimes:
-    """Survival times of n distributions."""
-
     time: np.ndarray  # of the event (death, relapse), or when the patient was last seen without it
     event: np.ndarray  # bool: whether the event was observed; False: censored
 
@@ -32,7 +26,6 @@ class SurvivalTimes:
 
 
 def read_survival(y: Any, name_index: NameIndex, name: str = "y") -> SurvivalTimes:
-    """Validate times and events, and return them in the order of the name index."""
     y = align_by_name(y, name_index, name)
     if isinstance(y, np.ndarray) and y.dtype.names:
         kinds = {key: y.dtype[key].kind for key in y.dtype.names}
@@ -74,14 +67,12 @@ def read_survival(y: Any, name_index: NameIndex, name: str = "y") -> SurvivalTim
     return SurvivalTimes(time, event.astype(bool))
 
 
-def _position(name_index: NameIndex, invalid: np.ndarray) -> str:
-    """Return the name or position of the first invalid value, for an error."""
+def _position(name_index: NameIndex, invalid: np.ndarray) -> str:  # of the first invalid value, for an error
     position = int(np.argmax(invalid))
     return f" of {name_index.names[position]!r}" if name_index.names is not None else f" at position {position}"
 
 
 def check_comparable(times: SurvivalTimes, name: str = "y") -> None:
-    """Raise unless the order of at least two survival times is certain."""
     n = len(times)
     if not times.event.any():
         raise ValueError(f"{name} has no event among {n} distributions: the order of censored times is unknown")
@@ -94,10 +85,8 @@ def check_comparable(times: SurvivalTimes, name: str = "y") -> None:
 
 
 def comparable_pairs(times: SurvivalTimes) -> np.ndarray:
-    """Return a mask (row, column) of pairs in which the row's patient died before the column's.
-
-    A patient who was censored at the time of another's death was alive then.
-    """
+    """Return a mask (row, column) of pairs in which the row's patient died before the column's."""
+    # A patient who was censored at the time of another's death was alive then.
     later = times.time[None, :] > times.time[:, None]
     alive = (times.time[None, :] == times.time[:, None]) & ~times.event[None, :]
     return times.event[:, None] & (later | alive)
@@ -153,12 +142,11 @@ def survival_ranges(times: SurvivalTimes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def expected_percentiles(times: SurvivalTimes) -> np.ndarray:
-    """Return the percentile of survival of each patient; for censored ones, the mean of the remaining curve."""
     return expected(*survival_ranges(times))
 
 
 def expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return expected percentiles from their ranges."""
+    """Return expected percentiles from their ranges; for censored patients, the mean of the remaining curve."""
     return np.where(low == high, low, (low + 1.0) / 2.0)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from .._internal.parallel import Threads
 from .._internal.validation import ParameterError, check_number, real_array
 from ..distributions import Distributions
+from ..transport.neighbors import Finder, nearest
 from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
 from .checkpoint import Checkpoints, State, add_prefix, cohort_digest, strip_prefix
@@ -28,11 +29,10 @@ from .objective import (
     has_vanished,
     mini_batches,
     nearest_agreement,
-    nearest_candidates,
     random_start,
     resolve_penalty,
 )
-from .triplets import Triplets, nearest_triplets, random_triplets
+from .triplets import Triplets, candidates, nearest_triplets, random_triplets
 
 if TYPE_CHECKING:
     from .._internal.types import Transformer
@@ -68,7 +68,7 @@ class EarlyStopping:
     tol : float, default=0.001
         Learning stops when the loss with penalty has varied by less than `tol` times the margin over `patience` epochs;
         with held-out distributions, when their lowest loss has not fallen by more than that. With 0, the training loss
-        never stops learning, and the held-out loss must still fall.
+        never stops learning.
     patience : int, default=10
         Number of epochs over which the loss is compared.
     validation_fraction : float, default=0.0
@@ -142,7 +142,6 @@ class Mapped:
 
 
 def resolve_form(form: Any) -> Mapped:
-    """Return the form of the metric, with its transformer or None."""
     mapped = form if isinstance(form, Mapped) else Mapped(None, form)
     if mapped.form not in ("linear", "diagonal"):
         raise ValueError(f"form is {mapped.form!r}: expected 'linear', 'diagonal' or Mapped(transformer)")
@@ -171,11 +170,7 @@ class Settings:
     nuisance: float
 
 
-_DEFAULT_SOLVER = Exact()
-
-
 def check_settings(learner: Any, n_features: int) -> Settings:
-    """Validate the parameters of a GroundMetricLearner for this number of features."""
     form = resolve_form(learner.form).form
     if form == "diagonal" and learner.n_components is not None:
         raise ValueError("a diagonal metric has a component per feature: leave n_components out")
@@ -190,25 +185,21 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     for name in ("margin", "learning_rate", "strength", "nuisance"):
         check_number(name, getattr(learner, name), low=0.0, above=name in ("margin", "learning_rate"))
         values[name] = float(getattr(learner, name))
-    neighbors = (
-        Nearest() if isinstance(learner.neighbors, str) and learner.neighbors == "nearest" else learner.neighbors
-    )
-    if not isinstance(neighbors, Nearest) and not (isinstance(neighbors, str) and neighbors in ("auto", "random")):
+    neighbors = Nearest() if str(learner.neighbors) == "nearest" else learner.neighbors
+    if not isinstance(neighbors, Nearest) and str(neighbors) not in ("auto", "random"):
         raise ValueError(f"neighbors is {neighbors!r}: expected 'auto', 'random', 'nearest' or Nearest(refresh=…)")
     stopping = EarlyStopping() if learner.stopping is None else learner.stopping
     if not isinstance(stopping, EarlyStopping):
         raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
-    solver = _DEFAULT_SOLVER if learner.solver is None or learner.solver == "exact" else learner.solver
+    solver = Exact() if learner.solver is None or learner.solver == "exact" else learner.solver
     if not isinstance(solver, Exact):  # the gradient needs an exact plan
         raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
     if solver.max_pivots is not None:
         check_number("max_pivots", solver.max_pivots, low=1, whole=True)
     init = learner.init
     if not isinstance(init, str):
-        init, shape = (
-            np.array(real_array(init, "init"), np.float64),
-            (n_features,) if form == "diagonal" else (k, n_features),
-        )
+        init = np.array(real_array(init, "init"), np.float64)
+        shape = (n_features,) if form == "diagonal" else (k, n_features)
         if init.shape != shape or not np.isfinite(init).all():
             raise ValueError(f"init has shape {init.shape}: expected finite numbers of shape {shape}")
         init = np.atleast_2d(init)
@@ -241,16 +232,13 @@ def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
     """
     parameters = dict(stored)
     for name, value in stored.items():
-        if not isinstance(value, str) or not value.endswith(")"):
-            continue
         try:
-            call = ast.parse(value, mode="eval").body
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BY_NAME:
-                continue
+            call: Any = ast.parse(value if isinstance(value, str) else "", mode="eval").body
+            kind = _BY_NAME[call.func.id]
             arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        except (SyntaxError, ValueError):
+        except (AttributeError, KeyError, SyntaxError, ValueError):  # not the text of an object
             continue
-        parameters[name] = _BY_NAME[call.func.id](**arguments)
+        parameters[name] = kind(**arguments)
     return parameters
 
 
@@ -265,7 +253,7 @@ Fresh = Callable[[int], Distributions]
 
 
 class CoincidingError(ValueError):
-    """All distributions coincide under the starting metric."""
+    """Error if all distributions coincide under the starting metric."""
 
 
 HISTORY = (
@@ -304,8 +292,7 @@ class Progress:
     def n_epochs(self) -> int:
         return len(self.history["loss"])
 
-    def pack(self) -> State:
-        """Return the state as arrays and plain values by name, without entries that are None."""
+    def pack(self) -> State:  # without entries that are None
         groups: dict[str, Any] = {"triplets": vars(self.triplets), "history": self.history, "parts": self.parts}
         state = {name: value for name, value in vars(self).items() if name not in groups}
         for prefix, group in groups.items():
@@ -316,7 +303,6 @@ class Progress:
 
     @classmethod
     def unpack(cls, state: State) -> Progress:
-        """Return the progress that `pack` wrote."""
         fields: State = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
         for group in ("history", "parts"):
             fields[group] = {name: values.tolist() for name, values in strip_prefix(group, state).items()}
@@ -330,8 +316,8 @@ class Progress:
 class Training:
     """One run of the training loop, in steps of a mini-batch.
 
-    Everything that a checkpoint must save is in `progress` (with the optimiser, the random generator and the pairs).
-    All other attributes follow from it and from the arguments, and are set again after a restart.
+    A checkpoint saves `progress`, the optimiser, the random generator and the pairs. All other attributes follow from
+    these and the arguments, and are set again after a restart.
     """
 
     D: Distributions
@@ -388,7 +374,7 @@ class Training:
         return now
 
     def state(self) -> State:
-        """Return everything that the remaining training depends on, between two steps. Arrays are not copied."""
+        """Return everything that the remaining training depends on; arrays are not copied."""
         return {
             **self.progress.pack(),
             **add_prefix("optimiser", vars(self.optimiser)),
@@ -417,7 +403,6 @@ class Training:
         self.objective.pairs.restore(strip_prefix("pairs", state))
 
     def _take(self, fresh: Fresh, n_epochs: int) -> None:
-        """Replace the points by fresh ones, between two epochs."""
         names, shape = self.D.names, self.D.shape
         del self.D  # memory must not hold two draws at the same time
         D = fresh(n_epochs)
@@ -429,11 +414,9 @@ class Training:
         self.D, self.progress.drawn = D, cohort_digest(D).hex()
 
     def _begin(self, refresh: int | None) -> None:
-        """Set the first parameters, triplets and mini-batches, and the units of distances and penalty."""
         self.optimiser = self.model.optimiser(self.settings.learning_rate)
 
         def components(k: int) -> np.ndarray:
-            """Return the rows of a linear metric for standardised features."""
             init = self.settings.init
             if isinstance(init, np.ndarray):
                 return init * self.scale
@@ -462,12 +445,9 @@ class Training:
         now.penalty_weight = self.settings.strength / first if first > 0 else 0.0
 
     def _restart_if_misled(self) -> None:
-        """Learn again with nearest neighbours if the metric does not separate the classes of the training set.
-
-        A nuisance direction that happens to be associated with the classes reduces the loss of random triplets, even to
-        0, while the nearest distribution of each one is still of another class. Nearest neighbours are not used from
-        the start: on real cohorts they overfit more and take three times as long.
-        """
+        """Learn again with nearest neighbours if the metric does not separate the classes of the training set."""
+        # A nuisance direction associated with the classes reduces the loss of random triplets, even to 0. Nearest
+        # neighbours are not used from the start: on real cohorts they overfit more and take three times as long.
         now, labels, target = self.progress, self.labels, self.labels.targets[0]
         if not self.settings.restart or not isinstance(self.model, LinearModel) or len(self.D) > _MOST_DISTRIBUTIONS:
             return
@@ -479,16 +459,28 @@ class Training:
             self._begin(Nearest().refresh)
 
     def _choose_triplets(self, W: np.ndarray, refresh: int | None) -> Triplets:
-        """Return triplets of random neighbours, or of nearest neighbours under the metric W."""
         t, labels, held_out = self.settings.n_neighbors, self.labels, self.held_out
         if refresh is None:
             return random_triplets(labels, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
-        z, masses = self.model.project(self.D, W), Masses.of(self.D)
-        distances = nearest_candidates(masses, z, labels, held_out, t, self.threads, cost=self.model.cost)
+        # Distances of every distribution to its nearest candidates of each level. Lower bounds rule most pairs out.
+        z, n = self.model.project(self.D, W), len(self.D)
+        finder = Finder(Masses.of(self.D), z, self.threads, cost=self.model.cost)
+        lower, distances = finder.lower_bounds(), np.full((n, n), np.inf)
+        # One search per level: of all anchors in their first level, in their second level, and so on.
+        masks: dict[tuple[Any, ...], np.ndarray] = {}
+        for number, target in enumerate(labels.targets):
+            for candidate in candidates(target, held_out, labels.strata):
+                sides = [candidate.near] if candidate.far is candidate.near else [candidate.near, candidate.far]
+                for side, pools in enumerate(sides):
+                    for level, pool in enumerate(pools):
+                        mask = masks.setdefault((number, side, level), np.zeros((n, n), bool))
+                        mask[candidate.anchor, pool.all()] = True
+        for mask in masks.values():
+            exact = nearest(np.where(mask, lower, np.inf), min(t, n), finder.solve, finder.sharpen)
+            np.minimum(distances, exact, out=distances)
         return nearest_triplets(labels, t, distances, held_out=held_out)
 
     def _use_triplets(self) -> None:
-        """Set the objective of the current triplets and points."""
         triplets = self.progress.triplets
         validating = self.held_out[triplets.j]
         if np.all(validating):
@@ -543,20 +535,15 @@ class Training:
             now.parts.setdefault(name, []).append(value)
         if n_finished + 1 < len(now.batches):
             return False
-        self._end_epoch()
-        now.batches, now.parts = [], {}
-        return True
 
-    def _end_epoch(self) -> None:
-        """Add the epoch to the history; stop when the held-out or the minimised loss no longer improves."""
-        settings, now, history = self.settings, self.progress, self.progress.history
-        row = {name: sum(values) for name, values in now.parts.items()}
-        size, penalty = row.pop("size"), 0.0
-        if settings.penalty is not None and now.penalty_weight > 0.0:
-            penalty += now.penalty_weight * settings.penalty.value(now.W)
+        # Add the epoch to the history; stop when the held-out or the minimised loss no longer improves.
+        history, row = now.history, {name: sum(values) for name, values in now.parts.items()}
+        size, total_penalty = row.pop("size"), 0.0
+        if penalty is not None and weight > 0.0:
+            total_penalty += weight * penalty.value(now.W)
         if self.strata_variance is not None:
-            penalty += settings.nuisance * self.strata_variance.value(self.model.rows(now.W))
-        row |= {"loss": row["loss"] / size, "penalty": penalty, "active": row["active"] / size}
+            total_penalty += settings.nuisance * self.strata_variance.value(self.model.rows(now.W))
+        row |= {"loss": row["loss"] / size, "penalty": total_penalty, "active": row["active"] / size}
         row["validation_loss"] = np.nan
         if self.validating.size:
             row["validation_loss"] = self.objective.evaluate(now.W, self.validating, gradient=False).loss
@@ -573,8 +560,10 @@ class Training:
             recent = np.add(history["loss"], history["penalty"])[-patience - 1 :]
             settled = recent.size > patience and np.ptp(recent) < small
         # Without an active triplet the gradient of the loss is 0: only a penalty would still change W.
-        penalised = now.penalty_weight > 0.0 or self.strata_variance is not None
+        penalised = weight > 0.0 or self.strata_variance is not None
         done = row["active"] == 0.0 and not penalised
         vanished = has_vanished(history, settings.margin, settings.strength)
         now.converged = bool(settled or done or vanished)
         now.finished = now.converged or now.n_epochs >= settings.max_epochs
+        now.batches, now.parts = [], {}
+        return True

@@ -33,7 +33,6 @@ class Triplets:
     def from_indices(
         cls, i: np.ndarray, j: np.ndarray, k: np.ndarray, n: int, weight: np.ndarray | None = None
     ) -> Triplets:
-        """Return triplets of n distributions with their distinct pairs."""
         low = np.concatenate([np.minimum(i, j), np.minimum(j, k)])
         high = np.concatenate([np.maximum(i, j), np.maximum(j, k)])
         keys, positions = np.unique(low * np.int64(n) + high, return_inverse=True)
@@ -41,7 +40,6 @@ class Triplets:
 
     @property
     def weights(self) -> np.ndarray:
-        """Weights of the triplets, also if `weight` is None."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def __len__(self) -> int:
@@ -52,9 +50,7 @@ class Triplets:
 Choose = Callable[[int, Pool], np.ndarray]
 
 
-class Candidates(NamedTuple):
-    """Candidate neighbours of an anchor, by level of the label; without strata, `near` and `far` are the same list."""
-
+class Candidates(NamedTuple):  # neighbours of an anchor by level; without strata, `near` and `far` are the same list
     anchor: int
     near: list[Pool]
     far: list[Pool]
@@ -74,19 +70,33 @@ def random_triplets(
 
     With classes (an array is taken for classes), these are t of the anchor's class × t of each other class. Held-out
     distributions (a mask) are anchors, but not neighbours. Anchors are divided into mini-batches of about `batch_size`
-    triplets, and neighbours are drawn from the anchors of the same mini-batch first: the number of distributions and
-    pairs of a mini-batch does not grow with the cohort. With strata (batches), near neighbours are from other strata
-    and far neighbours from the anchor's stratum, which makes differences between strata useless for reducing the loss;
-    anchors without such neighbours get neighbours of any stratum.
+    triplets with similar shares of all levels and strata, and neighbours are drawn from the anchors of the same
+    mini-batch first: its number of distributions and pairs does not grow with the cohort. With strata (batches), near
+    neighbours are from other strata and far neighbours from the anchor's stratum, which makes differences between
+    strata useless for reducing the loss; anchors without such neighbours get neighbours of any stratum.
 
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
     """
     supervision, parts = Supervision.of(target, strata), []
+    strata = supervision.strata
     for label in supervision.targets:
         n_anchors = max(1.0, batch_size / (n_neighbors**2 * max(label.n_levels - 1, 1)))
-        batch = _divide_anchors(label, n_anchors, held_out, supervision.strata, random)
-        part = _form(label, _shared_neighbors(batch, n_neighbors, random), held_out, supervision.strata)
+        groups = label.levels if strata is None else label.levels * (strata.max() + 1) + strata
+        batch, start = np.full(label.labelled.size, -1), 0
+        outside = np.zeros(batch.size, bool) if held_out is None else held_out
+        # Held-out anchors are in separate mini-batches.
+        for anchors in (np.flatnonzero(label.labelled & ~outside), np.flatnonzero(label.labelled & outside)):
+            # A random order in which the members of each level and stratum are evenly spaced.
+            order = random.permutation(anchors)
+            _, number, count = np.unique(groups[order], return_inverse=True, return_counts=True)
+            rank = np.empty(order.size)
+            rank[np.argsort(number, kind="stable")] = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
+            order = order[np.argsort((rank + 0.5) / count[number], kind="stable")]
+            for part_of_order in np.array_split(order, max(int(np.ceil(order.size / n_anchors)), 1)):
+                batch[part_of_order] = start
+                start += 1
+        part = _form(label, _shared_neighbors(batch, n_neighbors, random), held_out, strata)
         parts.append(replace(part, batch=batch[part.j]))
     return _join(supervision, parts)
 
@@ -99,10 +109,7 @@ def nearest_triplets(
     held_out: np.ndarray | None = None,
     strata: np.ndarray | None = None,
 ) -> Triplets:
-    """Form triplets as `random_triplets`, with the nearest neighbours of each level.
-
-    `distances` is a matrix between all distributions; pairs that cannot be nearest may have an infinite distance.
-    """
+    """Form triplets as `random_triplets`, with the nearest neighbours of each level by a matrix of distances."""
 
     def choose(anchor: int, pool: Pool) -> np.ndarray:
         members = pool.all()
@@ -129,27 +136,6 @@ def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
     return replace(joined, batch=np.concatenate(batches)) if batches else joined
 
 
-def _divide_anchors(
-    target: Target, size: float, held_out: np.ndarray | None, strata: np.ndarray | None, random: np.random.RandomState
-) -> np.ndarray:
-    """Return the mini-batch of each anchor (-1 without a label), with similar shares of all levels and strata."""
-    held_out = np.zeros(target.labelled.size, bool) if held_out is None else held_out
-    groups = target.levels if strata is None else target.levels * (strata.max() + 1) + strata
-    batch, start = np.full(held_out.size, -1), 0
-    # Held-out anchors are in separate mini-batches.
-    for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
-        # A random order in which the members of each group are evenly spaced.
-        order = random.permutation(anchors)
-        _, number, count = np.unique(groups[order], return_inverse=True, return_counts=True)
-        rank = np.empty(order.size)
-        rank[np.argsort(number, kind="stable")] = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
-        order = order[np.argsort((rank + 0.5) / count[number], kind="stable")]
-        for part in np.array_split(order, max(int(np.ceil(order.size / size)), 1)):
-            batch[part] = start
-            start += 1
-    return batch
-
-
 # Pools up to this size are shuffled; from larger pools, single members are drawn. Shuffling a class for every
 # mini-batch takes time that grows with the square of its size.
 _SHUFFLED = 2000
@@ -166,7 +152,6 @@ def _shared_neighbors(batch: np.ndarray, n_neighbors: int, random: np.random.Ran
     joined = [order[:0]] * len(anchors)
 
     def draw(pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
-        """Draw `count` distributions of a pool that are not members of the mini-batch."""
         n_draws = count + members.size  # at least `count` remain even if all members are drawn
         if len(pool) <= max(_SHUFFLED, 4 * n_draws):
             drawn = random.permutation(pool.all())
@@ -219,8 +204,7 @@ def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray |
 
 
 def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
-    """Return whether any triplet holds. With a single case, the nearest and the farthest candidates decide."""
-    if len(cases) == 1:
+    if len(cases) == 1:  # the nearest and the farthest candidates decide
         nearer, farther = cases[0]
         cases = [(nearer.min(keepdims=True), farther.max(keepdims=True))]
     return bool(_all_hold(cases, gap).any())
@@ -239,7 +223,7 @@ def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: n
     """Form all triplets of each anchor and its chosen neighbours that hold, with their weights."""
 
     def choose_all(anchor: int, pools: list[Pool]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the neighbours of all levels, and for each the size of its level over the number chosen from it."""
+        # With each neighbour, return the size of its level over the number chosen from it.
         chosen = [choose(anchor, pool) for pool in pools]
         factors = [len(pool) / max(part.size, 1) for part, pool in zip(chosen, pools, strict=True)]
         return np.concatenate(chosen), np.repeat(factors, [part.size for part in chosen])

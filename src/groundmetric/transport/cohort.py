@@ -39,23 +39,17 @@ _RATE, _SECONDS = 4e-8, 2.0
 _LARGEST = 1e151
 
 
-def is_projection(metric: Any) -> bool:
-    """Return whether distances are the cost of the step between projected points."""
+def is_projection(metric: Any) -> bool:  # distances are the cost of the step between projected points
     implementations = (GroundMetric.distances, EuclideanMetric.distances)
     return isinstance(metric, GroundMetric) and type(metric).distances in implementations
 
 
 def has_few_components(metric: Any) -> bool:
-    """Return whether distances are costs between projected points of at most `_FEW_COMPONENTS` components."""
     return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
 
 
 def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np.ndarray]:
-    """Return the projected points of each cohort.
-
-    They are not centred: a single distant point would move the centre so far that all others round to the same point.
-    Kernels that need centred coordinates use the centre of each pair.
-    """
+    # Not centred: a single distant point would move the centre so far that all others round to the same point.
     projections = [metric.project(cohort) for cohort in cohorts]
     for z, cohort in zip(projections, cohorts, strict=True):
         extent = float(max(z.max(), -z.min()))  # a Python float, because the limit exceeds float32
@@ -71,10 +65,7 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
 
 
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
-    """Return the distributions of all cohorts, concatenated, and the function of distances between their points.
-
-    `dense`: return projected points as arrays, even if the metric accepts sparse points.
-    """
+    """Return all distributions and the function of distances between their points; `dense`: project sparse points."""
     weights, points, functions = [], [], []
     for weight, part in _parts(metric):
         is_sparse = isinstance(part, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
@@ -97,29 +88,9 @@ def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> 
 
 
 def _parts(metric: Any, weight: float = 1.0) -> list[tuple[float, Any]]:
-    """Return the metrics of a blend with their weights; of other metrics, the metric itself."""
     if not isinstance(metric, BlendedMetric):
         return [(weight, metric)]
     return _parts(metric.first, weight * (1.0 - metric.weight)) + _parts(metric.second, weight * metric.weight)
-
-
-def name_bad_distances(
-    bad: BadDistances, metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray
-) -> BadDistances:
-    """Return the error with the name of the first affected distribution, or of the first affected pair.
-
-    Distances are computed again to find it, because the error may come from a thread or another machine.
-    """
-    clouds, distances = clouds_of(metric, cohorts, dense=False)
-    names = [name for cohort in cohorts for name in cohort.names]
-    alone = np.unique(np.concatenate([first, second]))
-    for d, e in [*zip(alone, alone, strict=True), *zip(first, second, strict=True)]:
-        try:
-            distances(clouds[d].points, clouds[e].points)
-        except BadDistances as error:
-            names_of_pair = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
-            return BadDistances(f"{names_of_pair}: {error}")
-    return bad
 
 
 # Results by pair: value, bounds of the optimal value, and a Status.
@@ -128,27 +99,23 @@ Results = np.recarray[Any, Any]
 
 
 def exact_results(values: np.ndarray) -> Results:
-    """Return results with status OPTIMAL and bounds equal to the values."""
     results = np.recarray(values.size, _RESULT)
     results.values = results.lower = results.upper = values
     results.status[:] = Status.OPTIMAL
     return results
 
 
-class _Pairs:
-    """Pairs of distributions with fixed points, which can be sent to another process."""
-
+class _Pairs:  # pairs with fixed points, which can be sent to another process
     sizes: np.ndarray  # number of points of each distribution
     first: np.ndarray
     second: np.ndarray
 
     @property
-    def work(self) -> np.ndarray:
-        """Entries of each pair's cost matrix."""
+    def work(self) -> np.ndarray:  # entries of each pair's cost matrix
         return self.sizes[self.first].astype(np.float64) * self.sizes[self.second]
 
     def _needed(self, selected: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the distributions that occur in the selected pairs, and these pairs as indices into them."""
+        # Distributions that occur in the selected pairs, and these pairs as indices into them.
         owners, indices = np.unique([self.first[selected], self.second[selected]], return_inverse=True)
         return owners, *indices.reshape(2, -1)
 
@@ -171,7 +138,6 @@ class ExactPairs(_Pairs):
         return np.diff(self.masses.bounds)
 
     def part(self, selected: np.ndarray) -> ExactPairs:
-        """Return the selected pairs with the distributions that they need."""
         owners, first, second = self._needed(selected)
         bounds = self.masses.bounds
         rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in owners])
@@ -200,9 +166,7 @@ class ExactPairs(_Pairs):
 
 
 @dataclass(frozen=True)
-class SolverPairs(_Pairs):
-    """Pairs for any solver; methods as in `ExactPairs`."""
-
+class SolverPairs(_Pairs):  # for any solver; methods as in `ExactPairs`
     solver: Solver
     distances: Distances
     prepared: list[Any]  # result of `Solver.prepare` for each distribution
@@ -243,10 +207,9 @@ def solve_pairs(
     done: Callable[[int], Any],
     on_results: OnResults,
 ) -> Results:
-    """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`, with identical results.
+    """Solve all pairs in threads, or on workers in tasks of `_SECONDS` unless all pairs are too small to send.
 
-    Matrices too small to send are solved in threads. `done` is called with the number of newly solved pairs,
-    `on_results` with their indices and results.
+    `done` is called with the number of newly solved pairs, `on_results` with their indices and results.
     """
     results = np.recarray(pairs.work.size, _RESULT)
     if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
@@ -337,7 +300,7 @@ def pairwise(
     keys = [] if cache is None else pair_keys(ground, cohorts, first, second)
     results = exact_results(np.full(first.size, np.nan) if cache is None else cache.get(keys))
     missing = np.flatnonzero(np.isnan(results.values))
-    pairs = cohorts, first[missing], second[missing]
+    first, second = first[missing], second[missing]
 
     def on_results(selected: np.ndarray, part: Results) -> None:
         if cache is not None:
@@ -345,9 +308,19 @@ def pairwise(
             cache.put([keys[pair] for pair in missing[selected[proved]]], part.values[proved])
 
     try:
-        results[missing] = solve_all(chosen, *pairs, ground, n_jobs, verbose, on_results)
-    except BadDistances as bad:
-        raise name_bad_distances(bad, ground, *pairs) from None
+        results[missing] = solve_all(chosen, cohorts, first, second, ground, n_jobs, verbose, on_results)
+    except BadDistances:
+        # Compute distances again to name the affected distributions: the error may come from another machine.
+        clouds, point_distances = clouds_of(ground, cohorts, dense=False)
+        names = [name for cohort in cohorts for name in cohort.names]
+        alone = np.unique(np.concatenate([first, second]))
+        for d, e in [*zip(alone, alone, strict=True), *zip(first, second, strict=True)]:
+            try:
+                point_distances(clouds[d].points, clouds[e].points)
+            except BadDistances as error:
+                affected = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
+                raise BadDistances(f"{affected}: {error}") from None
+        raise
     statuses = Counter(results.status.tolist())
     for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
         warn_of_status(status, statuses[status])
@@ -400,8 +373,7 @@ _VALUE = struct.Struct("<d")
 class DistanceCache:
     """File of exact distances between pairs of distributions (`keep=`), created when the first distance is written.
 
-    The key of a pair is a digest of the points and masses of both distributions and of the metric; names and order are
-    ignored.
+    Keys are digests of the points and masses of both distributions and of the metric; names and order are ignored.
     """
 
     def __init__(self, path: str | os.PathLike[str], solver: Solver | None = None) -> None:
@@ -426,12 +398,10 @@ class DistanceCache:
         return np.array([values.get(key, np.nan) for key in keys])
 
     def put(self, keys: list[bytes], values: np.ndarray) -> None:
-        """Write values; a full disk causes a warning."""
         self._cache.put({key: _VALUE.pack(value) for key, value in zip(keys, values.tolist(), strict=True)})
 
 
 def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray) -> list[bytes]:
-    """Return the key of each pair; `first` and `second` count through all cohorts. Keys ignore the order of a pair."""
     parts: tuple[Any, ...]
     if isinstance(metric, EuclideanMetric):
         parts = (metric.n_features,)
@@ -458,7 +428,6 @@ def distribution_digests(D: Distributions) -> list[bytes]:
 
 
 def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
-    """Return both cohorts restricted to points with mass; raise if they are empty or their features differ."""
     A = as_distributions(A).with_mass()
     B = None if B is None else as_distributions(B).with_mass()
     if len(A) == 0 or (B is not None and len(B) == 0):
@@ -471,7 +440,6 @@ def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
 
 
 def resolve_metric(metric: Any, *cohorts: Distributions) -> Any:
-    """Return the metric object for a name, or check a metric object against the features of the cohorts."""
     if isinstance(metric, str) and metric == "euclidean":
         return GroundMetric.euclidean(cohorts[0].shape[1])
     if isinstance(metric, str):

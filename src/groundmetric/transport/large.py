@@ -40,7 +40,8 @@ def solve_large(
 
 def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: float, max_pivots: int | None) -> Plan:
     """Return the plan between points whose squared coordinates neither overflow nor underflow."""
-    rows, cols = _in_order(x, units.a), _in_order(y, units.b)
+    rows, cols = np.flatnonzero(units.a), np.flatnonzero(units.b)
+    rows, cols = rows[halving_order(x[rows])], cols[halving_order(y[cols])]
     problem = Problem(x[rows], y[cols], units.a[rows], units.b[cols], int(cost))
     budget = 2000 * (rows.size + cols.size) if max_pivots is None else max_pivots
     descent = descend(problem, budget, tolerance)
@@ -93,12 +94,6 @@ def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: fl
     )
 
 
-def _in_order(points: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return the indices of the points with mass, in `halving_order`."""
-    with_mass = np.flatnonzero(units)
-    return with_mass[halving_order(points[with_mass])]
-
-
 def solve_large_pair(
     pair: int, first: int, second: int, points: Points, max_pivots: int | None, answers: Answers
 ) -> None:
@@ -117,9 +112,7 @@ _FIRST, _MORE, _MOST = 32, 16, 64
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Points of sources and sinks in `halving_order`, with integer masses that balance."""
-
+class Problem:  # points in `halving_order`, with integer masses that balance
     x: np.ndarray
     y: np.ndarray
     a: np.ndarray
@@ -143,10 +136,8 @@ class Descent:
 
     @property
     def paid(self) -> tuple[float, float]:
-        """Sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow.
-
-        Components and arcs are added in the order of the C++ core, which gives the same bits.
-        """
+        """Sum of flow times cost over the arcs of the tree, and the largest cost of an arc with flow."""
+        # Components and arcs are added in the order of the C++ core, which gives the same bits.
         cost, z = self.problem.cost, np.vstack([self.problem.x, self.problem.y])
         nodes = np.flatnonzero(self.flow[:-1] > 0)
         steps = z[nodes] - z[self.parent[nodes]]
@@ -227,8 +218,6 @@ def allowed_potentials(points: np.ndarray, opposite: np.ndarray, cost: int, heig
     return allowed
 
 
-# Groups of nearby points, and the initial basis between points from the plan between their groups.
-#
 # Points are divided into halves along their widest axis, recursively (`halving_order`). A division is at a multiple of
 # the largest power of 8 below the number of points. Thus every run of 8, 64, 512 … points is compact, and the groups of
 # every level are ranges of consecutive points. Nodes and bases are those of `solvers.exact`.
@@ -256,8 +245,7 @@ def halving_order(points: np.ndarray) -> np.ndarray:
     return order
 
 
-def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return centres and masses of the groups of points in `halving_order`."""
+def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # centres and masses of groups
     size = GROUP if units.size > FEW else 1
     starts = np.arange(0, units.size, size)
     sums = np.add.reduceat(units, starts)
@@ -270,10 +258,9 @@ def refined_basis(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a basis and its flows for sources of mass a and sinks of mass b, from the basis of their groups.
 
-    `n_groups` is the number of groups of sources. The points of two groups share the flow between the groups in order
-    (north-west corner rule). The resulting arcs form a forest: the shipments of one arc between groups are a chain, two
-    chains have at most one point in common, which belongs to the group that their arcs share, and the arcs between
-    groups form a forest.
+    The points of two groups share the flow between the groups in order (north-west corner rule). The resulting arcs
+    form a forest: the shipments of one arc between groups are a chain, two chains have at most one point in common, and
+    the arcs between groups form a forest.
     """
     nodes = np.flatnonzero(flow[:-1] > 0)
     parents, sent = parent[nodes], flow[nodes]

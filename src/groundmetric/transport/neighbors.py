@@ -30,13 +30,12 @@ def nearest(lower: np.ndarray, n_neighbors: int, solve: PairValues, sharpen: Pai
     """Return exact distances of the nearest candidates of each query, solving only pairs that bounds do not exclude.
 
     `lower` (n_queries, n_candidates) has lower bounds of distances (infinite: not a candidate); ``solve(rows, cols)``
-    returns exact distances, ``sharpen(rows, cols)`` better bounds at a higher cost. Returns the matrix of exact
-    distances, infinite for unsolved pairs.
+    returns exact distances, ``sharpen(rows, cols)`` better bounds at a higher cost, which never change the result.
+    Unsolved pairs are infinite in the result.
 
     Invariants: `remaining` has a lower bound of every unsolved candidate, and infinity for all other pairs; `exact` has
     the distances of the solved ones. In every round, each open query solves its unsolved candidates with the lowest
-    bounds. A query is closed when its n-th smallest exact distance is below the bounds of all unsolved candidates: none
-    of them can be nearer, whatever the bounds are. Better bounds therefore save solves and never change the result.
+    bounds. It is closed when its n-th smallest exact distance is below the bounds of all unsolved candidates.
 
     >>> exact = np.array([[3.0, 1.0, 9.0]])
     >>> nearest(np.array([[2.0, 0.5, 8.0]]), 1, lambda rows, cols: exact[rows, cols]).tolist()
@@ -74,8 +73,7 @@ def _nth_best(exact: np.ndarray, n: int) -> np.ndarray:
     return np.partition(exact, n - 1, axis=1)[:, n - 1]
 
 
-def _lowest(values: np.ndarray, count: int) -> np.ndarray:
-    """Return a mask of the lowest `count` finite entries of every row."""
+def _lowest(values: np.ndarray, count: int) -> np.ndarray:  # mask of the lowest finite entries of every row
     order = np.argsort(values, axis=1, kind="stable")[:, :count]
     mask = np.zeros(values.shape, bool)
     np.put_along_axis(mask, order, True, axis=1)
@@ -83,10 +81,7 @@ def _lowest(values: np.ndarray, count: int) -> np.ndarray:
 
 
 class Finder:
-    """Exact distances and lower bounds between distributions with fixed points; solved distances are stored.
-
-    Invariant: bounds account for rounding errors, and never exceed the value that a solve returns.
-    """
+    """Exact distances, which are stored, and lower bounds, which never exceed them, between fixed distributions."""
 
     def __init__(
         self,
@@ -116,10 +111,8 @@ class Finder:
         return lower
 
     def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return bounds from the distance between means and from transport along the principal axes of all points.
-
-        A projection to a line does not increase distances, so transport along the line costs at most the exact value.
-        """
+        """Return bounds from the distance between means and from transport along the principal axes of all points."""
+        # A projection to a line does not increase distances: transport along the line costs at most the exact value.
         # The median of the means is robust against a single distant distribution.
         centre = np.median(self._means, axis=0)
         z = self._z - centre
@@ -143,9 +136,8 @@ class Finder:
     def by_potentials(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return bounds from feasible potentials, which are tight for distant points in many dimensions.
 
-        By weak duality, the mass-weighted sum of any u, v with u_i + v_j ≤ cost_ij is a lower bound. Both start as a
-        linear function along the difference of the means; then v becomes the largest feasible potential for u, and u
-        the largest for v.
+        Both start as a linear function along the difference of the means; then v becomes the largest feasible potential
+        for u, and u the largest for v.
         """
         values = np.empty(rows.size)
         rows, cols = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(cols, np.int64)
@@ -164,7 +156,6 @@ class Finder:
         return self.by_potentials(*np.divmod(pairs, n))[inverse]
 
     def solve(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return exact distances."""
         first, second = np.minimum(rows, cols), np.maximum(rows, cols)
         new = np.unique(np.stack([first, second])[:, np.isnan(self._distances[first, second])], axis=1)
         if new.size:
@@ -180,10 +171,10 @@ class Finder:
 def pruned_distances(
     masses: Masses, z: np.ndarray, n_rows: int, n_neighbors: int, **options: Any
 ) -> tuple[np.ndarray, int, int]:
-    """Return distances from the first `n_rows` distributions to the candidates, infinite for excluded candidates.
+    """Return distances from the first `n_rows` distributions to the remaining ones, infinite for excluded pairs.
 
-    The candidates are the remaining distributions; if `n_rows` is all of them, the same distributions. Also returns the
-    number of solves, and the number of solves that stopped at the pivot limit.
+    Without remaining ones, the candidates are the same distributions. Also returns the number of solves, and the number
+    of solves that stopped at the pivot limit.
     """
     finder = Finder(masses, z, **options)
     shift = n_rows if len(masses) > n_rows else 0

@@ -122,8 +122,7 @@ class Plan:
         return max(self.value - self.bounds[0], self.bounds[1] - self.value)
 
 
-def scaled_basis(basis: Basis | None, up: int) -> Basis | None:
-    """Return the basis at costs multiplied by 2**up."""
+def scaled_basis(basis: Basis | None, up: int) -> Basis | None:  # at costs multiplied by 2**up
     with np.errstate(over="ignore"):
         return None if basis is None else replace(basis, potential=np.ldexp(basis.potential, up))
 

@@ -64,7 +64,6 @@ def check_cost(cost: Any) -> tuple[np.ndarray, tuple[float, float]]:
 
 
 def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Return validated masses of both sides, equal masses for None; `balanced` requires the same sum."""
     if a is None and b is None:
         return _check_side(None, "a", shape[0]), _check_side(None, "b", shape[1])
     float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
@@ -122,7 +121,6 @@ class Masses:
 
     @classmethod
     def of(cls, *parts: Distributions) -> Masses:
-        """Return the masses of one or more cohorts, concatenated."""
         sizes = np.concatenate([part.sizes for part in parts])
         return cls(
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -152,8 +150,7 @@ class Units:
     def number(self) -> int:
         return int(self.a.sum())
 
-    def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the masses before rounding, for a total of 1."""
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:  # masses before rounding, for a total of 1
         number = float(self.number)
         residues_a, residues_b = self.residues or (0.0, 0.0)
         return (self.a + residues_a) / number, (self.b + residues_b) / number
@@ -176,7 +173,19 @@ def common_units(a: np.ndarray, b: np.ndarray) -> Units:
             exact = all(np.all(side == np.rint(side)) for side in (a, b))
             units_a, units_b = units_a * (common // number_a), units_b * (common // number_b)
             return Units(units_a, units_b, total, rounding=0.0 if exact else ROUNDING)
-    return _rounded_units(a, b)
+    # Round masses to units of the same size on both sides, which keeps equal masses equal; those of b are scaled to the
+    # sum of a. Corrections and residues are stored separately: added to the masses, they would be lost to rounding.
+    up = 60 - int(np.frexp(total)[1])
+    mass_a, mass_b = np.ldexp(a, up), np.ldexp(b, up)
+    added = mass_b * (math.fsum([*mass_a.tolist(), *(-mass_b).tolist()]) / mass_b.sum())
+    residues_a = mass_a - np.rint(mass_a)
+    residues_b = (mass_b - np.rint(mass_b)) + (added - np.rint(added))
+    units_a = np.rint(mass_a).astype(np.int64)
+    units_b = np.rint(mass_b).astype(np.int64) + np.rint(added).astype(np.int64)
+    largest, surplus = np.argmax(units_b), units_a.sum() - units_b.sum()
+    units_b[largest] += surplus
+    residues_b[largest] -= surplus
+    return Units(units_a, units_b, total, residues=(residues_a, residues_b), rounding=ROUNDING)
 
 
 def whole_masses(weights: np.ndarray) -> np.ndarray | None:
@@ -191,42 +200,19 @@ def whole_masses(weights: np.ndarray) -> np.ndarray | None:
         off = np.abs(shares * multiple - units) > ROUNDING * units
         if not off.any():
             return units.astype(np.int64) // np.gcd.reduce(units.astype(np.int64))
-        multiple *= _denominator(float(shares[np.argmax(off)] * multiple))
+        # The denominator of the first continued fraction that equals the number up to float rounding.
+        number = float(shares[np.argmax(off)] * multiple)
+        top, bottom = number.as_integer_ratio()
+        before, denominator = 1, 0
+        while bottom and denominator <= _MULTIPLE:
+            digit, remainder = divmod(top, bottom)
+            before, denominator = denominator, digit * denominator + before
+            if abs(number * denominator - round(number * denominator)) <= ROUNDING * number * denominator:
+                break
+            top, bottom = bottom, remainder
+        multiple *= denominator
         if multiple > _MULTIPLE:
             return None
-
-
-def _denominator(number: float) -> int:
-    """Return the denominator of the first continued fraction that equals the number up to float rounding."""
-    top, bottom = number.as_integer_ratio()
-    before, denominator = 1, 0
-    while bottom and denominator <= _MULTIPLE:
-        digit, remainder = divmod(top, bottom)
-        before, denominator = denominator, digit * denominator + before
-        if abs(number * denominator - round(number * denominator)) <= ROUNDING * number * denominator:
-            break
-        top, bottom = bottom, remainder
-    return denominator
-
-
-def _rounded_units(a: np.ndarray, b: np.ndarray) -> Units:
-    """Round masses to units of the same size on both sides, which keeps equal masses equal.
-
-    The masses of b are scaled to the sum of a. The scaling corrections and the residues are stored separately from the
-    masses: added to the masses, such small numbers would be lost to rounding.
-    """
-    total = float(a.sum())
-    up = 60 - int(np.frexp(total)[1])
-    mass_a, mass_b = np.ldexp(a, up), np.ldexp(b, up)
-    added = mass_b * (math.fsum([*mass_a.tolist(), *(-mass_b).tolist()]) / mass_b.sum())
-    residues_a = mass_a - np.rint(mass_a)
-    residues_b = (mass_b - np.rint(mass_b)) + (added - np.rint(added))
-    units_a = np.rint(mass_a).astype(np.int64)
-    units_b = np.rint(mass_b).astype(np.int64) + np.rint(added).astype(np.int64)
-    largest, surplus = np.argmax(units_b), units_a.sum() - units_b.sum()
-    units_b[largest] += surplus
-    residues_b[largest] -= surplus
-    return Units(units_a, units_b, total, residues=(residues_a, residues_b), rounding=ROUNDING)
 
 
 def integer_masses(weights: np.ndarray) -> np.ndarray:
@@ -254,7 +240,6 @@ def balancing_factors(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray
 
 
 def rounded_masses(units: np.ndarray) -> np.ndarray:
-    """Return masses in units as integers that sum to TOTAL."""
     number = units.sum()
     if number == TOTAL:
         return units
@@ -264,11 +249,7 @@ def rounded_masses(units: np.ndarray) -> np.ndarray:
 
 
 # Arrays that the C++ core reads and writes.
-
-
-class Points(NamedTuple):
-    """Projected points of all distributions, and their masses."""
-
+class Points(NamedTuple):  # projected points of all distributions, and their masses
     z: np.ndarray  # (n_points, n_components)
     bounds: np.ndarray  # distribution d has the rows bounds[d]:bounds[d + 1]
     units: np.ndarray  # int64, the smallest integers with the ratios of the masses; see `balancing_factors`
@@ -278,18 +259,14 @@ class Points(NamedTuple):
     cost: int  # a `Cost`
 
 
-class Pairs(NamedTuple):
-    """The distributions of each pair, and the factors that make their units balance; 0: use `rounded`."""
-
+class Pairs(NamedTuple):  # pairs, and the factors that make their units balance; 0: use `rounded`
     first: np.ndarray
     second: np.ndarray
     times_first: np.ndarray
     times_second: np.ndarray
 
 
-class Bases(NamedTuple):
-    """Spanning tree, flows and potentials of the last solve of each pair, concatenated."""
-
+class Bases(NamedTuple):  # bases of the last solve of each pair, concatenated
     offset: np.ndarray  # (n_pairs,) start in the arrays below; a pair of n and m points takes n + m + 1 numbers
     parent: np.ndarray
     flow: np.ndarray
@@ -297,16 +274,13 @@ class Bases(NamedTuple):
     warm: np.ndarray  # (n_pairs,) bool: the pair has a basis for a warm start
 
 
-class Answers(NamedTuple):
-    """Results of solves, by pair."""
-
+class Answers(NamedTuple):  # results of solves, by pair
     value: np.ndarray
     pivots: np.ndarray  # -1 if the basis of the warm start is infeasible for the masses
     optimal: np.ndarray
     bound: np.ndarray  # bool: the value is a lower bound that reached `enough`, where the solve stopped
 
 
-def no_answers(n_pairs: int) -> Answers:
-    """Return the answers of pairs that have not been solved."""
+def no_answers(n_pairs: int) -> Answers:  # of pairs that have not been solved
     flags = np.ones(n_pairs, bool), np.zeros(n_pairs, bool)
     return Answers(np.full(n_pairs, np.nan), np.zeros(n_pairs, np.int64), *flags)

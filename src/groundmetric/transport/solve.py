@@ -81,7 +81,6 @@ def pick_solver(auto: Auto, n: np.ndarray, m: np.ndarray, *, on_points: bool) ->
 
 
 def _exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
-    """Return the estimated time of exact solves of pairs of n and m points, in total."""
     return float(np.sum(_CALL + _SECONDS * (n * m.astype(np.float64)) ** _GROWTH))
 
 

@@ -54,9 +54,7 @@ def centres_of(points: np.ndarray, masses: np.ndarray, groups: np.ndarray) -> np
     return anchors + np.add.reduceat(steps, starts, axis=0) / np.add.reduceat(masses[order], starts)[:, None]
 
 
-class Groups(NamedTuple):
-    """A distribution and its groups."""
-
+class Groups(NamedTuple):  # a distribution and its groups
     points: np.ndarray
     masses: np.ndarray
     centres: np.ndarray  # (n_groups, n_components)
@@ -108,7 +106,23 @@ class Coarse(Solver):
         group_plan = solve_exact(cost, x.weights, y.weights)
         # Mean distance of the mass from its centres: upper bound of the distance between a distribution and its groups.
         radius = float(x.masses @ x.away) + float(y.masses @ y.away)
-        rows, cols, mass = spread_over_points(group_plan, x, y)
+        # Distribute the plan over the points of the groups, which share the shipments of their group in order. Then the
+        # number of shipments is at most the number of points on both sides plus that of shipments between groups.
+        shipped = integer_masses(group_plan.mass)
+        leaving = np.lexsort((group_plan.cols, group_plan.rows))
+        arriving = np.lexsort((group_plan.rows, group_plan.cols))
+        parts = []  # of each side: points, positions of shipments sorted by group, and units
+        for side, order in ((x, leaving), (y, arriving)):
+            by_group = np.argsort(side.groups, kind="stable")
+            points, shipments, units = ship_in_order(integer_masses(side.masses)[by_group], shipped[order])
+            parts.append((by_group[points], shipments, units))
+        (senders, _, sent), (receivers, received_with, received) = parts
+        # Sort the receiving side by the order in which shipments leave the senders.
+        rank = np.empty(leaving.size, np.int64)
+        rank[leaving] = np.arange(leaving.size)
+        order = np.argsort(rank[arriving[received_with]], kind="stable")
+        tails, heads, amounts = ship_in_order(sent, received[order])
+        rows, cols, mass = senders[tails], receivers[order][heads], amounts / TOTAL
         priced = float(mass @ np.linalg.norm(x.points[rows] - y.points[cols], axis=1))
         low = max(group_plan.bounds[0] - radius, float(np.linalg.norm(x.masses @ x.points - y.masses @ y.points)))
         high = min(group_plan.value + radius, priced)
@@ -126,28 +140,6 @@ class Coarse(Solver):
             solver=self.name,
             bounds=group_plan.bounds if radius == 0.0 else (min(low, high), high),
         )
-
-
-def spread_over_points(group_plan: Plan, x: Groups, y: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distribute a plan between groups over their points; returns senders, receivers and masses.
-
-    The points of a group share its shipments in order: the number of shipments is at most the number of points on both
-    sides plus that of shipments between groups.
-    """
-    shipped = integer_masses(group_plan.mass)
-    leaving, arriving = np.lexsort((group_plan.cols, group_plan.rows)), np.lexsort((group_plan.rows, group_plan.cols))
-    parts = []  # of each side: points, positions of shipments sorted by group, and units
-    for side, order in ((x, leaving), (y, arriving)):
-        by_group = np.argsort(side.groups, kind="stable")
-        points, shipments, units = ship_in_order(integer_masses(side.masses)[by_group], shipped[order])
-        parts.append((by_group[points], shipments, units))
-    (senders, _, sent), (receivers, received_with, received) = parts
-    # Sort the receiving side by the order in which shipments leave the senders.
-    rank = np.empty(leaving.size, np.int64)
-    rank[leaving] = np.arange(leaving.size)
-    order = np.argsort(rank[arriving[received_with]], kind="stable")
-    tails, heads, amounts = ship_in_order(sent, received[order])
-    return senders[tails], receivers[order][heads], amounts / TOTAL
 
 
 def ship_in_order(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -184,17 +176,9 @@ class Coarsened:
     groups: np.ndarray
 
     def radii(self, metric: GroundMetric | None = None) -> np.ndarray:
-        """Return the mean distance of points from their centres; two radii bound the error of a distance.
+        """Return the mean distance of points from their centres, by distribution; two bound the error of a distance.
 
-        Parameters
-        ----------
-        metric : GroundMetric or None, default=None
-            Distance between projected points, not squared; None: Euclidean distance of the unscaled features.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Radii.
+        `metric` is a distance between projected points, not squared; None: Euclidean between the unscaled features.
         """
         metric = GroundMetric.euclidean(self.source.shape[1]) if metric is None else metric
         if not is_projection(metric) or metric.cost is Cost.SQUARED:

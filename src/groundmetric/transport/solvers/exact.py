@@ -14,7 +14,7 @@ import numpy as np
 from ..._internal.validation import check_number
 from .. import _core
 from ..plan import Basis, Plan, Status, scaled_basis, scaled_plan
-from ..problem import ROUNDING, Units, common_units, is_tall
+from ..problem import ROUNDING, common_units, is_tall
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -26,9 +26,7 @@ _FAR = 940
 Distances = Callable[[Any, Any], np.ndarray]
 
 
-class Cloud(NamedTuple):
-    """One distribution: points in the form that the distance function accepts, and their masses."""
-
+class Cloud(NamedTuple):  # one distribution, with points in the form that the distance function accepts
     points: Any
     masses: np.ndarray
 
@@ -41,56 +39,21 @@ class Solver:
     on_points: bool = False  # the solver needs points with Euclidean distances
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Return the transport plan at costs and masses checked by `transport.solve`; needs a solver on costs.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks.
-
-        Returns
-        -------
-        Plan
-            Plan with bounds of the optimal value.
-        """
+        """Return the plan at `cost`, `a` and `b`, which `transport.solve` has checked; needs a solver on costs."""
         raise ValueError(
             f"solver {self.name!r} works on points, not on costs: use `transport.solve_points` or `pairwise_distances`"
         )
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Any:
-        """Compute the data of one distribution that all its pairs share, once.
+        """Return the data of one distribution that all its pairs share, for `compare`.
 
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function from two sets of points to the matrix of distances between them.
-
-        Returns
-        -------
-        object
-            Argument of `compare`.
+        `cloud` has the points with mass, and their masses, which sum to 1; `distances` is a function from two sets of
+        points to the matrix of distances between them.
         """
         return cloud
 
     def compare(self, x: Any, y: Any, distances: Distances) -> Plan:
-        """Return the transport plan between two distributions.
-
-        Parameters
-        ----------
-        x, y : object
-            Results of `prepare` of the same solver.
-        distances : callable
-            Function that was passed to `prepare`.
-
-        Returns
-        -------
-        Plan
-            Plan with bounds of the optimal value.
-        """
+        """Return the plan between two distributions: `x` and `y` are results of `prepare` with the same `distances`."""
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
     def _check(self, option: str, **limits: Any) -> None:
@@ -104,14 +67,12 @@ class Solver:
         return f"{self.name}({', '.join(options)})"
 
 
-# Class of each solver by name, in `groundmetric.transport`.
 SOLVERS = {
     "exact": "Exact", "partial": "Partial", "unbalanced": "Unbalanced", "coarse": "Coarse", "auto": "Auto",
 }  # fmt: skip
 
 
 def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
-    """Return the solver object for a name and options, or the given solver object."""
     if isinstance(solver, Solver):
         passed = sorted(name for name, value in options.items() if value is not None)
         if passed:
@@ -190,24 +151,27 @@ def solve_exact(
     forest of real arcs.
 
     The simplex works on integers, which makes flows exact: `common_units` converts masses to integer units, and points
-    of 0 units are excluded. Masses that are whole multiples of one unit are represented exactly, and the forest of the
-    simplex is the answer. Other masses are rounded to units of about 2⁻⁶⁰ of the total; ``units.residues`` has the
-    rounding errors, in units. At a cost of 10¹⁸, even a residue changes the value. The forest of the rounded problem is
-    therefore evaluated at the given masses: `_without_rounding` removes arcs whose flow is only rounding error,
-    `_ship_small` ships masses below one unit, and `true_flows` adds the flows of the residues. If another forest is
-    optimal at the given masses, `unplaced` returns the number of units that violate them, and the upper bound is raised
-    by the largest possible cost of the violation.
+    of 0 units are excluded. Without ``units.residues``, the forest of the simplex is the answer. Otherwise, because at
+    a cost of 10¹⁸ even a residue changes the value, the forest is evaluated at the given masses: `_without_rounding`
+    removes arcs whose flow is only rounding error, masses below one unit are shipped along single arcs, and
+    `true_flows` adds the flows of the residues. If another forest is optimal at the given masses, `unplaced` returns
+    the number of units that violate them, and the upper bound is raised by the largest possible cost of the violation.
 
-    The optimality of the plan is proved independently of the stopping rule of the simplex, by the lower bound that the
-    potentials imply (`lower_bound`). If the proof fails, the status is IMPRECISE; the bounds are valid with every
-    status. `cost_range` is the smallest and the largest cost, if the caller has computed them.
+    Optimality is proved independently of the stopping rule of the simplex, by `lower_bound`. If the proof fails, the
+    status is IMPRECISE; the bounds are valid with every status. `cost_range` is the smallest and the largest cost.
     """
     cost_range = _core.finite_range(cost) if cost_range is None else cost_range
     largest = max(cost_range[1], -cost_range[0])
     exponent = math.frexp(largest)[1]
     up = 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
-    if up:  # sums of costs times units could overflow or underflow
-        return _solve_scaled(cost, a, b, start, max_pivots, up)
+    if up:  # sums of costs times units could overflow or underflow: divide the costs by 2**up
+        scaled = np.ldexp(cost, -up)
+        plan = scaled_plan(solve_exact(scaled, a, b, start=scaled_basis(start, -up), max_pivots=max_pivots), up)
+        if np.array_equal(np.ldexp(scaled, up), cost):
+            return plan
+        lost = math.ldexp(float(a.sum()), up - 1022)  # costs below 2**-1022 lose digits: largest loss times all mass
+        status = Status.IMPRECISE if plan.optimal and plan.value < 1e8 * lost else plan.status
+        return replace(plan, status=status, bounds=(plan.bounds[0] - lost, plan.bounds[1] + lost))
 
     # The problem between points with mass, in integer units.
     units = common_units(a, b)
@@ -234,8 +198,17 @@ def solve_exact(
     # Shipments at the given masses: the tree arcs with positive flow. The flow of a node is that of the arc to its
     # parent; the last node is the root and is omitted.
     flows, n_unplaced, shipments = forest.flow[:-1], 0.0, []
-    if residues is not None:
-        shipments = [] if all_points else [_ship_small(cost, potentials, units, rows, cols, residues)]
+    if residues is not None and units.residues is not None:
+        if not all_points:
+            # Ship masses below one unit along the arc of least reduced cost to or from a point of the forest.
+            small_rows = np.flatnonzero((units.residues[0] > 0.0) & (units.a == 0))
+            small_cols = np.flatnonzero((units.residues[1] > 0.0) & (units.b == 0))
+            heads = np.array([np.argmin(cost[i, cols] - v[cols]) for i in small_rows], np.intp)
+            tails = np.array([np.argmin(cost[rows, j] - u[rows]) for j in small_cols], np.intp)
+            amounts = np.concatenate([units.residues[0][small_rows], units.residues[1][small_cols]])
+            np.subtract.at(residues, np.concatenate([n + heads, tails]), amounts)
+            ends = np.concatenate([small_rows, rows[tails]]), np.concatenate([cols[heads], small_cols])
+            shipments = [(*ends, amounts)]
         flows = true_flows(forest, residues)[:-1]
         n_unplaced = unplaced(forest, flows, node_units)
     nodes = forest.arcs[flows[forest.arcs] > 0]
@@ -273,24 +246,8 @@ def solve_exact(
         basis=Basis(first.parent, first.potential, n),
         status=Status.PIVOT_LIMIT if not forest.optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
         pivots=first.pivots + (forest.pivots if forest is not first else 0),
-        bounds=(
-            (min(lower, value) - doubt) * units.total,
-            (max(value, lower) + doubt + unplaced_cost) * units.total,
-        ),
+        bounds=((min(lower, value) - doubt) * units.total, (max(value, lower) + doubt + unplaced_cost) * units.total),
     )
-
-
-def _solve_scaled(
-    cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int | None, up: int
-) -> Plan:
-    """Solve at costs divided by 2**up, which is exact except for costs that become subnormal or 0."""
-    scaled = np.ldexp(cost, -up)
-    plan = scaled_plan(solve_exact(scaled, a, b, start=scaled_basis(start, -up), max_pivots=max_pivots), up)
-    if np.array_equal(np.ldexp(scaled, up), cost):
-        return plan
-    lost = math.ldexp(float(a.sum()), up - 1022)  # costs below 2**-1022 lose digits: largest loss times all mass
-    status = Status.IMPRECISE if plan.optimal and plan.value < 1e8 * lost else plan.status
-    return replace(plan, status=status, bounds=(plan.bounds[0] - lost, plan.bounds[1] + lost))
 
 
 # Arcs without a significant flow are removed if they cost more than 100 times the most expensive arc with such a flow.
@@ -310,10 +267,8 @@ def _without_rounding(
     """Solve again without expensive arcs that carry rounding errors only; returns forest, units and residues.
 
     For example, masses that differ in their last digit only would otherwise use an arc with a prohibitive cost.
-    Removing an arc divides the tree into two parts, and the masses of each part must balance. An arc is removed if
-    changes within the last digits of the masses balance each part: then the masses do not imply any flow over the arc.
-    All candidate arcs are removed together. While a part needs a larger change, the arc with the largest flow at this
-    part is kept.
+    Removing arcs divides the tree into parts. If changes within the last digits of the masses balance each part, the
+    masses imply no flow over the arcs. While a part needs a larger change, its arc with the largest flow is kept.
     """
     carried = true_flows(first, residues)
     nodes = first.arcs[first.flow[first.arcs] > 0]
@@ -346,29 +301,6 @@ def _without_rounding(
     return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit, cost_range), units, residues
 
 
-def _ship_small(
-    cost: np.ndarray,
-    potentials: tuple[np.ndarray, np.ndarray],
-    units: Units,
-    rows: np.ndarray,
-    cols: np.ndarray,
-    residues: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ship masses below one unit along the arc of least reduced cost to or from a point of the forest, in units.
-
-    Their amounts are subtracted, in place, from the residues at the other end of the arc.
-    """
-    assert units.residues is not None
-    u, v = potentials
-    small_rows = np.flatnonzero((units.residues[0] > 0.0) & (units.a == 0))
-    small_cols = np.flatnonzero((units.residues[1] > 0.0) & (units.b == 0))
-    heads = np.array([np.argmin(cost[i, cols] - v[cols]) for i in small_rows], np.intp)
-    tails = np.array([np.argmin(cost[rows, j] - u[rows]) for j in small_cols], np.intp)
-    amounts = np.concatenate([units.residues[0][small_rows], units.residues[1][small_cols]])
-    np.subtract.at(residues, np.concatenate([rows.size + heads, tails]), amounts)
-    return np.concatenate([small_rows, rows[tails]]), np.concatenate([cols[heads], small_cols]), amounts
-
-
 def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> float:
     """Return the lower bound by weak duality for the cost of plans between masses a and b of sum 1."""
     u, v = potentials
@@ -381,11 +313,9 @@ def lower_bound(
 ) -> tuple[float, float]:
     """Return a lower bound of the optimal value for masses of sum 1, and its largest rounding error.
 
-    The simplex treats reduced costs below 2⁻⁴⁶ of the potentials as 0 (`kNoise` in _core/simplex.hpp). If a plan must
-    use an arc of huge cost, potentials are huge, and a reduced cost below this threshold can be large relative to the
-    value. A violation of u + v <= cost is repaired by lowering the potential of the end with less mass, and the sum of
-    the corrections is subtracted from the dual value. If potentials are small, corrections are negligible, and the pass
-    over all costs is skipped.
+    The simplex treats reduced costs below 2⁻⁴⁶ of the potentials as 0 (`kNoise` in _core/simplex.hpp), which is much
+    relative to the value if a plan must use an arc of huge cost. A violation of u + v <= cost is then repaired by
+    lowering the potential of the end with less mass, and the sum of the corrections is subtracted from the dual value.
     """
     u, v = potentials
     level = a @ u
@@ -398,8 +328,6 @@ def lower_bound(
         lower -= float(a @ rows + b @ cols)
     return lower, rounding
 
-
-# Bases of the network simplex: validate a warm start, run the simplex, evaluate its tree at the given masses.
 
 _UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
 _REMEDY = "use the unmodified `basis` of a plan, or none"
@@ -421,7 +349,6 @@ class Forest(NamedTuple):
         return np.flatnonzero(self.parent[:-1] < self.parent.size - 1)
 
     def ends(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the source and the sink of the arcs between these nodes and their parents."""
         parents = self.parent[nodes]
         return np.minimum(nodes, parents), np.maximum(nodes, parents) - self.n_sources
 
@@ -436,7 +363,36 @@ def run_simplex(
 ) -> Forest:
     """Return the optimal forest between integer masses, all of them above 0, at costs within `cost_range`."""
     n, m = cost.shape
-    start = None if start is None else checked_basis(start, n, m)
+    if start is not None:
+        # Validate the basis, in the types of the kernels.
+        parent, potential = np.asarray(start.parent), np.asarray(start.potential)
+        if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
+            raise ValueError(
+                f"start is a basis of {start.n_sources} × {parent.size - 1 - start.n_sources} points with mass, "
+                f"but this problem has {n} × {m}"
+            )
+        if not np.issubdtype(parent.dtype, np.integer):
+            raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
+        # The parents of sources are sinks or the root, and the parents of sinks are sources.
+        root, is_source = n + m, np.arange(n + m) < n
+        low, high = np.where(is_source, n, 0), np.where(is_source, root, n - 1)
+        invalid = np.flatnonzero((parent[:-1] < low) | (parent[:-1] > high))
+        if invalid.size:
+            node = invalid[0]
+            expected = f"the parent of a {'source' if node < n else 'sink'} is from {low[node]} to {high[node]} here"
+            raise ValueError(f"start.parent[{node}] is {parent[node]}: {expected}; {_REMEDY}")
+        if parent[root] != -1:
+            raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
+        parent = parent.astype(np.int32)
+        if not _core.fill_tree_flows(parent, np.zeros(parent.size, np.int64)):
+            raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
+        if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
+            given = f"shape {potential.shape} and dtype {potential.dtype}"
+            raise ValueError(f"start.potential has {given}: expected {parent.size} floats; {_REMEDY}")
+        if not np.isfinite(potential).all():
+            node = int(np.argmin(np.isfinite(potential)))
+            raise ValueError(f"start.potential[{node}] is {potential[node]}: expected finite numbers; {_REMEDY}")
+        start = Basis(parent, potential.astype(np.float64), n)
     if is_tall(n, m):  # solve the transposed problem, which is faster
         if start is not None:
             start = Basis(*_turned(start.parent, planted_flows(start.parent, a, b), start.potential, n, m), m)
@@ -456,38 +412,6 @@ def run_simplex(
     return Forest(parent, flow, potential, n, pivots, optimal)
 
 
-def checked_basis(start: Basis, n: int, m: int) -> Basis:
-    """Return a basis of n × m points with mass in the types of the kernels; raise unless it is a spanning tree."""
-    parent, potential = np.asarray(start.parent), np.asarray(start.potential)
-    if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
-        raise ValueError(
-            f"start is a basis of {start.n_sources} × {parent.size - 1 - start.n_sources} points with mass, "
-            f"but this problem has {n} × {m}"
-        )
-    if not np.issubdtype(parent.dtype, np.integer):
-        raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
-    # The parents of sources are sinks or the root, and the parents of sinks are sources.
-    root, is_source = n + m, np.arange(n + m) < n
-    low, high = np.where(is_source, n, 0), np.where(is_source, root, n - 1)
-    invalid = np.flatnonzero((parent[:-1] < low) | (parent[:-1] > high))
-    if invalid.size:
-        node = invalid[0]
-        expected = f"the parent of a {'source' if node < n else 'sink'} is from {low[node]} to {high[node]} here"
-        raise ValueError(f"start.parent[{node}] is {parent[node]}: {expected}; {_REMEDY}")
-    if parent[root] != -1:
-        raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
-    parent = parent.astype(np.int32)
-    if not _core.fill_tree_flows(parent, np.zeros(parent.size, np.int64)):
-        raise ValueError(f"start.parent is not a tree: it contains a cycle; {_REMEDY}")
-    if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
-        given = f"shape {potential.shape} and dtype {potential.dtype}"
-        raise ValueError(f"start.potential has {given}: expected {parent.size} floats; {_REMEDY}")
-    if not np.isfinite(potential).all():
-        node = int(np.argmin(np.isfinite(potential)))
-        raise ValueError(f"start.potential[{node}] is {potential[node]}: expected finite numbers; {_REMEDY}")
-    return Basis(parent, potential.astype(np.float64), n)
-
-
 def _turned(
     parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, n: int, m: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -503,21 +427,14 @@ def _turned(
 
 
 def true_flows(forest: Forest, residues: np.ndarray) -> np.ndarray:
-    """Return the flow of each node's arc at the given masses, in units; negative if another tree would be optimal.
-
-    `residues` are the masses of all nodes minus their units, in units.
-    """
+    """Return the flow of each node's arc at the given masses, in units; negative if another tree would be optimal."""
     carried = np.append(residues, 0.0)
     _core.fill_tree_flows(forest.parent, carried)
     return forest.flow + carried
 
 
 def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
-    """Return the units by which `flows` violate the given masses, beyond their last digits.
-
-    Violations are negative flows, and surpluses of trees of the forest. If the result is positive, another forest is
-    optimal at the given masses.
-    """
+    """Return the units of negative flows, and of surpluses of trees of the forest, beyond the last digits of masses."""
     nodes = forest.arcs
     tails, heads = forest.ends(nodes)
     heads = heads + forest.n_sources

@@ -20,9 +20,8 @@ class POT(Solver):
     `ot.sliced_wasserstein_distance`). Masses are passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to
     1, and points without mass are excluded.
 
-    The bounds of the plan contain the value of exact transport: the upper bound is the cost of the returned plan,
-    rounded to fit the masses; the lower bound is the dual value of the potentials, made feasible (an option ``reg`` is
-    interpreted as the strength of entropic regularisation). Without a plan, the bounds are wide.
+    The bounds contain the value of exact transport: the cost of the returned plan, rounded to fit the masses, and the
+    dual value of the potentials, made feasible (an option ``reg`` is the strength of entropic regularisation).
 
     Parameters
     ----------
