@@ -53,7 +53,7 @@ LEARN = Command(
 )  # fmt: skip
 EVALUATE = Command(
     ROWS[1],
-    ("evaluate", "@cells.h5ad", *COLUMNS, "--cells", "10", "--methods", "euclidean,pseudobulk",
+    ("evaluate", "@cells.h5ad", *COLUMNS, "--cells", "10", "--methods", "transport-5-nn,pseudobulk",
      "--cv", "k-fold", "--n-splits", "3", "-o", "@evaluated"),
     ("--resume", "--replace"), "evaluated", frozenset({"evaluated"}),
 )  # fmt: skip

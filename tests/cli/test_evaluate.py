@@ -164,6 +164,7 @@ def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys,
         (["--methods", "ggml,svm"], "no method is called 'svm': expected some of groundmetric, ggml, "),
         (["--genes", "good"], "--genes is 'good', which is neither a rule nor a column of var"),
         (["--group", "cell_type"], "--group is 'cell_type', but sample"),
+        (["--min-cells", "100"], "at least two labels are needed"),
     ],
 )
 def test_bad_input_is_said_before_the_long_work(cells, tmp_path, monkeypatch, capsys, change, expected):

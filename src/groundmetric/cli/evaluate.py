@@ -45,6 +45,8 @@ def add(commands: Any) -> None:
                          "once (%(default)s)")  # fmt: skip
     command.add_argument("--n-splits", metavar="N", type=shared.count, help="splits (10) or folds (5)")
     shared.add_values(command, "variance; this and N choose from the training samples of each split")
+    command.add_argument("--min-cells", metavar="N", type=shared.count, default=1,
+                         help="leave out samples with fewer (%(default)s)")  # fmt: skip
     shared.add_options(command, "cell_type")
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
     shared.add_options(command, "seed", help="seed of the draw, the splits and the methods (0)")
@@ -84,8 +86,8 @@ def _evaluate(options: argparse.Namespace, fits: Path, folder: Path) -> dict[str
     shared.log(f"reading {options.cells}")
     cohort = read_cohort(
         options.cells, options.sample, options.label, group_key=options.group, layer=options.layer,
-        use_rep=options.rep, genes=options.genes, n_cells=options.cells_per_sample, cell_type_key=options.cell_type,
-        random_state=options.seed,
+        use_rep=options.rep, genes=options.genes, n_cells=options.cells_per_sample, min_cells=options.min_cells,
+        cell_type_key=options.cell_type, random_state=options.seed,
     )  # fmt: skip
     methods = make_methods(names, cohort, options.seed)
     if options.cv == "leave-one-group-out":
