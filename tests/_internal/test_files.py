@@ -40,6 +40,20 @@ def test_threads_that_save_to_one_path_do_not_disturb_each_other(tmp_path):
     assert names(tmp_path) == ["metric.gm"]
 
 
+def test_an_array_is_read_again_if_python_parsed_in_another_thread(tmp_path, monkeypatch):
+    gm.GroundMetric(np.eye(2)).save(tmp_path / "metric.gm")
+    read, calls = np.lib.format.read_array, []
+
+    def interrupted(*args, **kwargs):
+        calls.append(args)
+        if len(calls) % 2:
+            raise SystemError("AST constructor recursion depth mismatch")
+        return read(*args, **kwargs)
+
+    monkeypatch.setattr(np.lib.format, "read_array", interrupted)
+    assert np.array_equal(gm.GroundMetric.load(tmp_path / "metric.gm").components, np.eye(2))
+
+
 def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
     """Also if an attacker knows the temporary name."""
     (tmp_path / "victim").write_text("mine")

@@ -28,6 +28,9 @@ _ABANDONED = 24 * 3600.0
 # by a factor of 100; an archive made to exhaust the memory by a factor of 1,000.
 _FIXED_SIZE, _RATIO = 64 << 20, 100
 _NPY_HEADER = 1 << 10  # largest header of an array in numpy's format
+# Attempts to read a header. numpy parses it as Python, and Python 3.11 counts the depth of parsed text over all threads:
+# another thread that parses at the same time may cause a SystemError (github.com/python/cpython/issues/106905).
+_ATTEMPTS = 20
 
 
 class Foreign(ValueError):
@@ -207,7 +210,13 @@ def _unpack(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _array(content: bytes) -> np.ndarray:
     import numpy as np
 
-    array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    for attempt in range(_ATTEMPTS):
+        try:
+            array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+            break
+        except SystemError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
     if array.dtype.kind not in "biufSU":
         raise ValueError(f"it has an array of {array.dtype}, which is not supported")
     return array
