@@ -35,8 +35,8 @@ def _try(problem, basis, row: str, tally: Tally, *, may_refuse: bool = True) -> 
         plan = gm.transport.solve(problem.cost, problem.a, problem.b, start=basis)
     except (ValueError, TypeError) as error:
         if not may_refuse or "start" not in str(error):
-            raise Wrong(f"{problem.kind}: refused with {error}") from error
-        tally.note(row, ended="refused")
+            raise Wrong(f"{problem.kind}: rejected with {error}") from error
+        tally.note(row, ended="rejected")
         return
     judge(f"{row}, {problem.kind}", plan, problem.truth(), problem.cost, problem.a, row, tally)
 

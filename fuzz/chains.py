@@ -10,7 +10,7 @@ from tally import Tally, check, random_of
 import groundmetric as gm
 
 SHARE = 0.1
-ROWS = ("steps of warm chains, against whole numbers", "steps of warm chains, against cold solves")
+ROWS = ("warm starts, compared with integer arithmetic", "warm starts, compared with cold starts")
 STEPS = 10
 
 

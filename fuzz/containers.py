@@ -12,7 +12,7 @@ from tally import Tally, Wrong, check, random_of, silence
 import groundmetric as gm
 
 SHARE = 0.05
-ROWS = ("labels in containers", "masses in containers", "what is not there (masked, missing)")
+ROWS = ("labels in arrays, lists, tables", "masses in arrays, lists, tables", "masked and missing values")
 
 
 def attempt(seed: int, tally: Tally) -> None:
@@ -123,22 +123,22 @@ GAPS = {
 
 
 def _masked_labels() -> None:
-    """A masked label is one that is not known, as None is."""
+    """A masked label means a missing label, like None."""
     y = list(map(str, _cohort()[1]))
     unknown = np.array([None if k == 1 else label for k, label in enumerate(y)], dtype=object)
-    check(np.array_equal(_learn(_masked(y)), _learn(unknown)), "masked labels: not the same as unknown ones")
+    check(np.array_equal(_learn(_masked(y)), _learn(unknown)), "masked labels: other result than with missing labels")
 
 
 def _missing(rng, tally: Tally) -> None:
     if rng.random() < 1 / 8:
         _masked_labels()
-        tally.note(ROWS[2], ended="unknown")
+        tally.note(ROWS[2], ended="missing label")
         return
     name = str(rng.choice(list(GAPS)))
     try:
         GAPS[name]()
     except (ValueError, TypeError) as error:
-        check(len(str(error)) > 10, f"{name}: an error without words")
-        tally.note(ROWS[2], ended="refused")
+        check(len(str(error)) > 10, f"{name}: an error without a message")
+        tally.note(ROWS[2], ended="rejected")
         return
-    raise Wrong(f"{name}: taken without an error")
+    raise Wrong(f"{name}: accepted without an error")

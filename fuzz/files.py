@@ -12,7 +12,7 @@ from tally import Tally, check, random_of, silence
 import groundmetric as gm
 
 SHARE = 0.15
-ROWS = ("damaged metrics (.gm)", "damaged checkpoints", "damaged kept distances")
+ROWS = ("damaged metrics (.gm)", "damaged checkpoints", "damaged cached distances")
 DAMAGES_PER_FILE = 12
 
 
@@ -35,7 +35,7 @@ def _read_again(loaded, expected, kind: str, row: str, tally: Tally) -> None:
             result = loaded()
     except (ValueError, OSError) as error:
         check(bool(str(error)), f"{kind}: an error without words")
-        tally.note(row, ended="refused")
+        tally.note(row, ended="rejected")
         return
     same = len(result) == len(expected) and all(map(np.array_equal, result, expected))
     check(same, f"{kind}: something else was read, without an error")

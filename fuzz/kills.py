@@ -25,7 +25,7 @@ from groundmetric import cli
 from groundmetric.learning.checkpoint import Checkpoints
 
 SHARE = 0.2
-ROWS = ("kills of learn", "kills of evaluate", "kills of report")
+ROWS = ("killed learn", "killed evaluate", "killed report")
 tqdm.tqdm.monitor_interval = 0  # a thread of its own would not survive a fork
 COLUMNS = ("--sample", "sample", "--label", "condition")
 
@@ -81,12 +81,15 @@ def attempt(seed: int, tally: Tally) -> None:
             pass  # SIGTERM keeps the metric learned so far, with a warning
         elif (folder / command.output).exists():
             check(_content(folder / command.output) == expected, f"{messages}: the output is there, but not whole")
-        repeated = _run(command.argv(folder, command.again))
+        for entry in _names(folder) - before:  # temporary files are removed once they are older than a day
+            if entry.endswith(".part"):
+                os.utime(folder / entry, (0, 0))
+        repeated = _run(command.argv(folder, command.repeated))
         check(repeated == 0, f"{messages}: started again, it ends with {repeated}")
         check(_content(folder / command.output) == expected, f"{messages}: started again, it comes to another result")
         remaining = _names(folder) - before - command.allowed
         check(not remaining, f"{messages}: left after the next start: {sorted(remaining)}")
-    tally.note(command.row, ended="killed" if ended < 0 else "interrupted" if ended == 143 else "was done")
+    tally.note(command.row, ended="killed" if ended < 0 else "interrupted" if ended == 143 else "finished")
 
 
 def _says_interrupted(output: Path) -> bool:
@@ -130,7 +133,7 @@ def _reference(command: Command) -> tuple[Path, str, float]:
             code = cli.main(command.argv(folder))
         check(code == 0, f"{command.row}: an unbroken run ends with {code}")
         started = time.monotonic()
-        _run(command.argv(folder, command.again))
+        _run(command.argv(folder, command.repeated))
         return template, _content(folder / command.output), time.monotonic() - started
 
 

@@ -1,4 +1,4 @@
-"""Transport problems of every kind of cost and mass: small ones against whole numbers, larger ones against POT.
+"""Random transport problems with all kinds of costs and masses, compared with integer arithmetic or with POT.
 
 Wanted: the optimal value lies within `plan.bounds`, always; and where the status is OPTIMAL, `plan.value` is right to
 8 digits, or to 10⁻¹³ of a typical cost.
@@ -18,7 +18,7 @@ from tally import Tally, check, random_of
 import groundmetric as gm
 
 SHARE = 0.4
-ROWS = ("small problems, against whole numbers", "larger problems, against POT")
+ROWS = ("small problems, compared with integer arithmetic", "larger problems, compared with POT")
 DIGITS, TYPICAL = 1e-8, 1e-13
 
 

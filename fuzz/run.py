@@ -53,7 +53,7 @@ def main() -> int:
     if options.subject is not None and options.seed is not None:
         with tempfile.TemporaryDirectory(prefix="groundmetric-fuzz-") as tempfile.tempdir:
             importlib.import_module(options.subject).attempt(options.seed, Tally())
-        print(f"{options.subject} with seed {options.seed}: right")
+        print(f"{options.subject} with seed {options.seed}: correct")
         return 0
     base = int.from_bytes(os.urandom(4), "big") if options.seed is None else options.seed
     names = SUBJECTS if options.subject is None else (options.subject,)
@@ -172,7 +172,7 @@ def _tell(subject: Progress, seed: int, failure: str) -> None:
 
 
 def _table(subjects: list[Progress], base: int, seconds: float) -> str:
-    lines = ["| what | passed | worst relative error | how it ended |", "| --- | --- | --- | --- |"]
+    lines = ["| test | passed | largest relative error | outcome |", "| --- | --- | --- | --- |"]
     for subject in subjects:
         tally = subject.tally
         for row in importlib.import_module(subject.name).ROWS:

@@ -22,9 +22,9 @@ class Tally:
 
     tried: Counter = field(default_factory=Counter)
     worst: dict[str, float] = field(default_factory=dict)
-    ended: dict[str, Counter] = field(default_factory=dict)  # how attempts ended, e.g. "refused"
+    ended: dict[str, Counter] = field(default_factory=dict)  # outcomes of attempts, e.g. "rejected"
 
-    def note(self, row: str, error: float = 0.0, ended: str = "right") -> None:
+    def note(self, row: str, error: float = 0.0, ended: str = "correct") -> None:
         self.tried[row] += 1
         self.worst[row] = max(error, self.worst.get(row, 0.0))
         self.ended.setdefault(row, Counter())[ended] += 1

@@ -15,7 +15,7 @@ from tally import Tally, check, quiet_output, random_of, silence
 import groundmetric as gm
 
 SHARE = 0.05
-ROWS = ("two processes, one file of distances", "two processes, one checkpoint", "two processes, one metric")
+ROWS = ("two processes, one cache of distances", "two processes, one checkpoint", "two processes, one metric file")
 REFUSED = 3
 
 
@@ -81,7 +81,7 @@ def _both(rng, first: Callable[[], bool], second: Callable[[], bool], row: str, 
     children = [_fork(first, 0.0), _fork(second, float(rng.choice([0.0, 0.001, 0.01, 0.05])))]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     check(set(codes) <= {0, REFUSED} and 0 in codes, f"{row}: the processes ended with {codes}")
-    tally.note(row, ended="refused" if REFUSED in codes else "right")
+    tally.note(row, ended="rejected" if REFUSED in codes else "correct")
 
 
 def _fork(task: Callable[[], bool], wait: float) -> int:
