@@ -28,8 +28,8 @@ _ABANDONED = 24 * 3600.0
 # by a factor of 100; an archive made to exhaust the memory by a factor of 1,000.
 _FIXED_SIZE, _RATIO = 64 << 20, 100
 _NPY_HEADER = 1 << 10  # largest header of an array in numpy's format
-# Attempts to read a header. numpy parses it as Python, and Python 3.11 counts the depth of parsed text over all threads:
-# another thread that parses at the same time may cause a SystemError (github.com/python/cpython/issues/106905).
+# Attempts to read a header. numpy parses it as Python, and Python 3.11 counts the depth of parsed text over all
+# threads: if another thread parses at the same time, it may raise a SystemError (CPython issue 106905).
 _ATTEMPTS = 20
 
 
