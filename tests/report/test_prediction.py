@@ -57,6 +57,17 @@ def test_permutations_fit_the_budget(run, monkeypatch):
         permutation_test(Cohort(run, steps=Steps(budget=1.0, started=time.monotonic() - 2.0)), 99)
 
 
+def test_a_report_that_exceeds_its_budget_names_the_longest_steps(run):
+    steps = Steps(budget=1.0, started=time.monotonic() - 5.0)
+    collect(run, evaluation=False, steps=steps)
+    longest = max(steps.seconds, key=steps.seconds.get)
+    (note,) = steps.overrun()
+    assert note.title == "Time budget exceeded"
+    assert f"instead of 1 s; longest steps: {longest}" in note.text
+    assert not Steps(budget=100.0).overrun()
+    assert not Steps(budget=10.0, started=time.monotonic() - 11.0).overrun()  # by 10 %
+
+
 def test_ordered_labels_are_scored_by_r2_and_tested():
     run = learned("age", target="ordered")
     results = collect(run, permutations=9)

@@ -58,6 +58,17 @@ def test_a_single_learner_has_no_distances_out_of_bag(learned_by_one):
     assert "groundmetric_held_out" not in table.obs
 
 
+def test_means_of_genes_of_a_layer_in_a_file(cohort, tmp_path):
+    cohort.layers["log1p"], cohort.X = cohort.X, cohort.layers["counts"]
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    options = {"layer": "log1p", "n_cells": 30, "n_members": 1, "kinds": ["univariate"]}
+    from_file, in_memory = (
+        gm.tl.samples(gm.tl.learn(source, "sample", "condition", **options))
+        for source in (tmp_path / "cells.h5ad", cohort)
+    )
+    np.testing.assert_allclose(from_file.X, in_memory[:, from_file.var_names].X, rtol=1e-6)
+
+
 def test_the_order_of_cells_makes_no_difference(learned, table):
     mixed = learned[np.random.default_rng(0).permutation(learned.n_obs)].copy()
     result = gm.tl.samples(mixed)

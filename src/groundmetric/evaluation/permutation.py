@@ -573,7 +573,8 @@ class SizeAssociation:
         numbers = f"The number of {point}s per {item}"
         used = f"{item}s are compared by equal numbers of {point}s"
         if np.isnan(self.p):
-            return f"{numbers} was not tested against {label}: too few {item}s, or all of the same size; {used}."
+            reason = f"too few {item}s, or equal numbers of {point}s"
+            return f"{numbers} was not tested for association with {label} ({reason}); {used}."
         if self.medians:
             detail = "median " + ", ".join(f"{name}: {median:g}" for name, median in self.medians.items())
         else:

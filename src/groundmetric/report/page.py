@@ -130,6 +130,7 @@ def write(
         opened, cell_type_key=cell_type_key, gene_sets=gene_sets, permutations=permutations, evaluation=evaluation,
         steps=steps,
     )  # fmt: skip
+    results.warnings += steps.overrun()
     page, scores = make_page(results, title), results.evaluation
     text = render(page).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -321,7 +322,7 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
         influence = Table.of("influence", caption, [
             (Field("Without"), rows["patient"]), (Field("Influence", ".1f", bar=True), rows["influence"]),
             (Field("p", ".3f"), rows["p"]), (Field("Score", "+.2f"), rows["score"]),
-            (Field("Genes kept", ".0%", minor=True), rows["overlap"]),
+            (Field(f"{run.feature.capitalize()}s kept", ".0%", minor=True), rows["overlap"]),
             (Field("Share of map", ".0%", minor=True), rows["map share"]),
         ])  # fmt: skip
     if results.plan is not None:
@@ -369,7 +370,7 @@ def conclusions(results: Results, samples: SampleMap) -> dict[str, str]:
         "Prediction": describe_prediction(results),
         "Samples": [*describe_neighbors(results.run, samples), *describe_errors(results.predictions)],
         f"{results.run.feature.capitalize()}s": describe_genes(results),
-        "Cell types": [*describe_types(results.types), *describe_axis(results)],
+        "Axes" if results.types is None else "Cell types": [*describe_types(results.types), *describe_axis(results)],
         "Cell numbers": [results.cell_numbers.sentence(results.run.label_key, "sample", "cell")],
     }
     return {title: " ".join(sentences) for title, sentences in parts.items() if sentences}

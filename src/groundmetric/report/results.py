@@ -81,6 +81,7 @@ PERMUTATIONS = 99  # default for an ensemble
 TEST_CELLS = 50  # cells per sample in the permutation test: a quarter of the time with hardly less power
 TRIAL = 2  # permutations that are timed to plan the others
 MIN_PERMUTATIONS = 19  # needed for p = 0.05
+TOLERANCE = 1.2  # the page names the longest steps if the report takes more than this multiple of the budget
 FEATURE_PERMUTATIONS = 1999  # testing one feature is a sort: many permutations are cheap
 REFIT_CELLS = 60  # cells per sample in refits without a patient, of parts of the cohort, and for changes of a patient
 REFITS = 20  # of a single metric, for the stability of its genes
@@ -209,11 +210,25 @@ class Steps:
     n_jobs: int | None = None  # threads or processes; None: one
     verbose: int = 0  # 1 prints a line per step, and shows progress bars on a terminal
     budget: float = float("inf")  # seconds for all steps
+    seconds: dict[str, float] = field(default_factory=dict)  # duration of each computed step
     started: float = field(default_factory=time.monotonic)
 
     @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
     def remaining(self) -> float:
-        return self.budget - (time.monotonic() - self.started)
+        return self.budget - self.elapsed
+
+    def overrun(self) -> list[Note]:
+        """Return a note that names the longest steps if the budget is exceeded by more than 20 %."""
+        if self.elapsed <= TOLERANCE * self.budget:
+            return []
+        longest = sorted(self.seconds.items(), key=lambda item: -item[1])[:3]
+        steps = listed([f"{title} ({duration(seconds)})" for title, seconds in longest], 3)
+        text = f"the report took {duration(self.elapsed)} instead of {duration(self.budget)}; longest steps: {steps}"
+        return [Note("Time budget exceeded", text)]
 
     def affordable(self, n: int, seconds: float) -> int:
         """Return how many of `n` tasks of this duration fit into the remaining budget."""
@@ -256,7 +271,9 @@ def step(
                     raise ValueError(f"no time remained of the budget of {duration(steps.budget)}")
                 if steps.verbose:
                     print(title, file=sys.stderr, flush=True)
+                started = time.monotonic()
                 result = plain(compute(cohort, *arguments))
+                steps.seconds[title] = time.monotonic() - started
                 if cache is not None:
                     cache.put_json(key, result)
             if into is None:

@@ -105,7 +105,8 @@ def samples(
             counts.update(pd.Series(np.asarray(entry["n_cells"]["n_cells"]), map(str, entry["n_cells"]["samples"])))
         obs["n_cells"] = counts.to_numpy()
         X = var = None
-        layer = stored.params.get("layer")
+        # X of cells that were read from a file holds the values of the layer.
+        layer = None if "n_cells" in entry else stored.params.get("layer")
         positions = source.genes.get_indexer(stored.features) if source.genes.is_unique else np.array([-1])
         if stored.params.get("use_rep") is None and np.all(positions >= 0) and source.has_matrix(layer):
             # Means of the selected genes over the drawn cells.
