@@ -91,9 +91,9 @@ LEVELS = ("distributions", "unseen", "points")
 INTRODUCTION = """
     Agglomerative clustering with average linkage and three clusters: mutual information / adjusted Rand index /
     variation of information, in nats; perfect clusters have 1.10 / 1.00 / 0.00. Metrics are learned from one half.
-    "Patient level" clusters all distributions, as in the paper, "never seen" the distributions of the other half, and
-    "cell level" the points of the centre mode, the only one in which classes differ. Means over {n_splits} halves. As
-    in the paper, GGML has one fixed setting (here the default parameters)."""
+    The columns are clusterings of all distributions ("patient level", as in the paper), of the distributions of the
+    other half ("not learned from"), and of the points of the centre mode, the only mode in which classes differ ("cell
+    level"). Means over {n_splits} halves. As in the paper, GGML has one fixed setting (here the default parameters)."""
 READING = """
     At cell level the classes overlap even along the informative feature, so no metric is perfect, and average linkage
     may split off a few outliers and merge two classes: small changes of the distances cause large changes of these
