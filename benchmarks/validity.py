@@ -34,14 +34,14 @@ QUICK, LEAST_COHORTS = 1 / 12, 4
 HEAD = """# Error rates of every number
 
 This page measures error rates on simulated cohorts whose truth is known: how often a test rejects where labels have
-no effect, how much a held-out score exceeds the score on new patients, how often an interval contains the truth.
+no effect, how much a held-out score exceeds the score on new patients, and how often an interval contains the truth.
 
 Cohorts are Gaussian unless a design says otherwise: the cells of a sample scatter around the mean of the sample,
 sample means around the mean of their patient, and patients around the mean of their class and batch. *Measured* is
 the mean over simulated cohorts with 95 % confidence limits, *nominal* is the value that the number should have. A row
-*holds* unless the limits exclude the nominal value by more than a small tolerance: a rate may exceed its nominal value
-by a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Rows without a
-nominal value are *descriptive*.
+*holds* unless the limits exclude the nominal value by more than a tolerance: a fifth of the nominal value for a rate,
+0.02 for an accuracy or R², 0.01 for a log-probability, and 0.04 for the difference between a probability and its
+frequency. Rows without a nominal value are *descriptive*.
 
 `make validity` measures everything again and writes this page (about {minutes:.0f} minutes on one core for the rows
 below); `make validity QUICK=1` takes a twelfth of the cohorts. Seed: {seed}. The last column is the number of simulated
@@ -59,93 +59,90 @@ AREAS = {
     "held-out": (
         "Held-out predictions",
         """\
-`held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out accuracy of `tl.learn`
-and the report. The prediction of a fold uses no label of the fold at any step: features, members, kernels,
-penalties and stacking weights come from the other folds. Exchanging the labels inside a fold therefore changes no
-prediction of this fold. Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
-a fold that happens to hold more of one class leaves fewer of it to train on. All samples are compared by equal
-numbers of cells; the number of cells is not a feature. `score_` weighs classes equally, with `strata`
-within each stratum; accuracies here do the same.""",
+This section is about `held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out
+accuracy of `tl.learn` and the report. The prediction of a fold uses no label of the fold at any step: features,
+members, kernels, penalties and stacking weights come from the other folds. Exchanging the labels inside a fold
+therefore changes no prediction of this fold. Without an effect, accuracy, score, R² and concordance are at chance or
+slightly below: if a fold contains more samples of a class, fewer samples of this class remain for training. All samples
+are compared by equal numbers of cells; the number of cells is not a feature. `score_` and the accuracies below weight
+classes equally, with `strata` within each stratum.""",
     ),
     "new patients": (
         "Predictions for new patients",
         """\
-`predict_proba`, `predict` and `typicality`. They use all training labels. *Optimism* is the held-out score of the
-training patients minus the score of new patients of the same population; held-out models are trained on fewer
-patients, and it should be at most 0. *Overconfidence* is the mean probability of the predicted class minus the
-share of correct predictions; a negative value means that probabilities are too timid. In cohorts of 12 patients with a
-weak effect, `held_out_` is overconfident: its accuracy is lower than that of predictions for new patients, whose
-probabilities are calibrated. Probabilities assume equally
-frequent classes; the rows with a prior give `prior=` for a population in which the first class has a frequency of
-0.1. `typicality` ranks the distance of a sample to the nearest training sample among those of the training samples,
-and uses no label. With more features than the 50 principal components of the training samples, new samples seem
-nearer than training samples: `typicality` is then conservative, and a large value does not show that a sample is
-usual.""",
+`predict_proba`, `predict` and `typicality` use all training labels. *Optimism* is the held-out score of the training
+patients minus the score of new patients of the same population. It should be at most 0, because held-out models are
+trained on fewer patients. *Overconfidence* is the mean probability of the predicted class minus the share of correct
+predictions; a negative value means underconfidence. In cohorts of 12 patients with a weak effect, `held_out_` is
+overconfident: its accuracy is lower than that of predictions for new patients, whose probabilities are calibrated.
+Probabilities assume equally frequent classes; the rows with a prior give `prior=` for a population in which the first
+class has a frequency of 0.1. `typicality` ranks the distance of a sample to its nearest training sample among the same
+distances of the training samples, without labels. With more features than the 50 principal components of the training
+samples, new samples seem nearer than training samples: `typicality` is then conservative, and a large value does not
+show that a sample is usual.""",
     ),
     "permutation_test": (
         "Permutation test of an ensemble",
         """\
 `evaluation.permutation_test` permutes labels among the units that the design allows (patients, samples of a patient,
-within strata), fits the given ensemble again with its own settings, and merges the p-value of the held-out score with
-that of statistics of association, which need no fit. Under no effect a p-value is at most α with probability α (or
-less). `p_values["map separation"]` belongs to a 2-D map of `distances_`. Power is compared with PERMANOVA of the sample
+within strata), refits the given ensemble with its own settings, and combines the p-value of the held-out score with
+those of association statistics, which need no fit. Without an effect, a p-value is at most α with probability at most
+α. `p_values["map separation"]` belongs to a 2-D map of `distances_`. Power is compared with PERMANOVA of the sample
 means and with the largest t statistic of the sample means.""",
     ),
     "map": (
         "Maps",
         """\
-`distances_`, `tl.samples` and the map of the report. Each pair of samples is measured by members that were trained
-on neither sample. All members still share features that are associated with the labels by chance, so a map of noise
-looks separated more often than a test that takes the distances as given expects: at most 20 % instead of 5 % of
-cohorts. The p-value of the separation, `p_values["map separation"]` of the permutation test, refits the ensemble
-with permuted labels and keeps its level (see the previous table).""",
+`distances_`, `tl.samples` and the map of the report compare each pair of samples by members that were trained on
+neither sample. All members still share features that are associated with the labels by chance, and a map of noise can
+look separated: a test that ignores training rejects in up to 20 % of cohorts instead of 5 %. The p-value of the
+separation, `p_values["map separation"]` of the permutation test, refits the ensemble with permuted labels and keeps its
+level (see the previous table).""",
     ),
     "feature_significance": (
         "Significance of features",
         """\
-`interpret.feature_significance` and the column q of the report. Each feature is tested alone with the patient as
-unit; strata are removed from the statistic, and labels are permuted as in the permutation test. q-values control
-the expected share of false discoveries (FDR).""",
+`interpret.feature_significance` and the column q of the report test each feature alone, with patients as units.
+Differences between strata are removed from the statistic, and labels are permuted as in the permutation test. q-values
+control the expected share of false discoveries (FDR).""",
     ),
     "batch_effects": (
         "Batch effects",
         """\
-`interpret.batch_effects` and the table of batches in the report test whether nearby samples share a batch, and
-whether batch and label are associated. Batches are permuted among samples of one label, patients undivided.""",
+`interpret.batch_effects` and the warning of batch effects in the report test whether nearby samples share a batch, and
+whether batch and label are associated. Batches are permuted among patients of the same label.""",
     ),
     "evaluation.compare": (
         "Scores of compared methods",
         """\
-`evaluation.compare`, `groundmetric evaluate` and the scores of the report. Methods are fitted to the training part
-of each split and scored on its test part. The 95 % intervals cover the score on new patients of the same
-population, of the method trained on cohorts of the size of the training parts, with a coverage of at least 92 %.
-They do not cover the score of the one model that is trained on the whole cohort. Tests of differences are paired
-over patients.""",
+`evaluation.compare`, `groundmetric evaluate` and the report fit methods to the training set of each split and score
+them on its test set. The 95 % intervals are for the mean score on new patients of the same population if the method is
+trained on cohorts of the size of the training sets; their coverage is at least 92 %. They are not intervals for the
+score of the one model that is trained on the whole cohort. Tests of differences are paired over patients.""",
     ),
     "annotation_relevance": (
         "Relevance of cell types",
         """\
-`interpret.annotation_relevance` and the shares of cell types in the report. Given an ensemble, two samples are
-compared under members that were trained on neither. Intervals draw patients anew and hold the metric fixed: they
-cover the share under the learned metric, not the variation of the metric itself.""",
+`interpret.annotation_relevance` and the shares of cell types in the report compare two samples by ensemble members that
+were trained on neither. Intervals are bootstrap intervals over patients with a fixed metric: they cover the share under
+the learned metric, not the variation of the metric itself.""",
     ),
     "get.importance": (
         "Importance of features",
         """\
-`get.importance`, `importance_low`, `importance_high`, `selected` and the columns of the report with these names.
-They describe the members of one ensemble: 95 % of the members lie between low and high, and `selected` is the share
-of members in which a feature is among the 20 most important. Members share patients, so these are not confidence
-intervals and no tests: in noise, too, some feature is selected by nearly all members. The same is true of the
-intervals of `interpret.stability`, which are percentiles over refits on bootstrap samples. For error rates take
-`interpret.feature_significance`.""",
+`get.importance` and the table of genes in the report describe the members of one ensemble: 95 % of the members are
+between `low` and `high`, and `selected` is the share of members in which a feature is among the 20 most important.
+Members share patients, so these are neither confidence intervals nor tests: even in noise, nearly all members select
+the same feature. The same is true of the intervals of `interpret.stability`, which are percentiles over refits to
+bootstrap samples. For error rates, use `interpret.feature_significance`.""",
     ),
     "predict_set": ("Prediction sets", "`TransportClassifier.predict_set`, by class, for new patients."),
     "predict_interval": ("Prediction intervals", "`TransportRegressor.predict_interval`, for new patients."),
     "learning_curve": (
         "Learning curves",
         """\
-`evaluation.learning_curve` and `groundmetric plan`. The truth is the accuracy on new patients, and the power, of
-cohorts that are drawn with twice as many patients as the pilot.""",
+`evaluation.learning_curve` and `groundmetric plan` are compared with the accuracy on new patients, and the power, in
+simulated cohorts of twice as many patients as the pilot.""",
     ),
     "counterfactual": ("Counterfactual changes", "`interpret.counterfactual`; p-values are adjusted for all features."),
     "influence": ("Influence of patients", "`interpret.influence`, with one patient in the wrong class."),
@@ -153,7 +150,10 @@ cohorts that are drawn with twice as many patients as the pilot.""",
 
 
 # Areas of single rows, which share a section.
-OTHERS = ("Further rows", "Held-out accuracy of other methods with unequal numbers of points, and labels by name.")
+OTHERS = (
+    "Further rows",
+    "Held-out accuracy of other methods with unequal numbers of points, and labels that are matched by name.",
+)
 
 
 def functions() -> Iterator[tuple[str, Callable[..., list[Row]]]]:
@@ -173,7 +173,12 @@ def number_of_cohorts(function: Callable[..., list[Row]], share: float) -> dict[
 
 
 def table(rows: list[dict[str, Any]]) -> str:
+    """Return a folded table; it is open if a row does not hold."""
+    short = sum(not row["holds"] for row in rows)
+    summary = f"{len(rows)} rows" + (f", {short} do not hold" if short else "")
     lines = [
+        f"<details{' open' if short else ''}><summary>{summary}</summary>",
+        "",
         "| number | design | measured [95 %] | nominal | holds | cohorts |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
@@ -187,7 +192,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         holds = "descriptive" if not has_nominal else "yes" if row["holds"] else "**no**"
         cohorts = row["cohorts"] or ""
         lines.append(f"| {row['number']} | {row['design']} | {measured} | {nominal} | {holds} | {cohorts} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "</details>"])
 
 
 def page(results: dict[str, Any], missing: Sequence[str] = ()) -> str:

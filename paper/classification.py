@@ -150,16 +150,16 @@ WHY = {
     "ITML": "it learns from random pairs of points, and its result depends on the draw",
 }
 INTRODUCTION = """
-    Accuracy of k-NN votes among distributions (k = {k}; patient level) and among points (k = {k_points}; cell
-    level), mean ± SD over {n_splits} random stratified halves: {n_train} training and {n_test} test distributions, and
-    at most {max_points:,} points of each half. Every method is fitted to the training half only. Votes have equal
+    Accuracy of k-NN votes among distributions (k = {k}; patient level) and among points (k = {k_points}; cell level),
+    mean ± SD over {n_splits} random stratified halves: {n_train} training and {n_test} test distributions, and at
+    most {max_points:,} points of each half. Every method is fitted to the training half only. Votes have equal
     weights, as in the authors' scripts (the paper's text says weighted votes: see below). The paper's ± is also an SD
-    over splits, but its metrics were learned from a sample drawn separately, and its GGML is the best of 25 settings on the test
-    splits. **Our GGML is selected among the same 25 settings inside each training half** (stratified 3-fold
-    cross-validation, at most {search_epochs} epochs; the default setting wins ties), which is a harder test;
+    over splits, but its metrics were learned from a sample drawn separately, and its GGML is the best of 25 settings
+    on the test splits. **Our GGML is selected among the same 25 settings inside each training half** (stratified
+    3-fold cross-validation, at most {search_epochs} epochs; the default setting wins ties), which is a harder test;
     `{defaults}` is `GroundMetricLearner()` with default parameters. Baselines that learn a metric are shown as
-    published, and with the linear map that the authors' scripts compute from M (M itself in 2D, five rows of a pivoted
-    Cholesky factor in 200D). The methods below ITML are not in the paper."""
+    published, and with the linear map that the authors' scripts compute from M (M itself in 2D, five rows of a
+    pivoted Cholesky factor in 200D). The methods below ITML are not in the paper."""
 POINTS = """
     - Cell level: {counts} are within {near} of the paper (SD 0.01); each form is counted. Here whole distributions are
     held out, as the paper's text describes for patients, and metrics that include the noise are below chance at cell
