@@ -175,7 +175,7 @@ def number_of_cohorts(function: Callable[..., list[Row]], share: float) -> dict[
 def table(rows: list[dict[str, Any]]) -> str:
     """Return a folded table; it is open if a row does not hold."""
     short = sum(not row["holds"] for row in rows)
-    summary = f"{len(rows)} rows" + (f", {short} do not hold" if short else "")
+    summary = f"{len(rows)} row{'s' * (len(rows) > 1)}" + (f", {short} do not hold" if short else "")
     lines = [
         f"<details{' open' if short else ''}><summary>{summary}</summary>",
         "",
