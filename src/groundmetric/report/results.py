@@ -45,7 +45,7 @@ from .._internal.tables import listed, plain, score_name
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError, unit_codes
 from ..baselines import inner_folds
-from ..distributions import Distributions
+from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import Predictor as ViewPredictor
 from ..ensemble.members import TransportView
 from ..ensemble.stacking import Numbers
@@ -272,7 +272,9 @@ def step(
                 if steps.verbose:
                     print(title, file=sys.stderr, flush=True)
                 started = time.monotonic()
-                result = plain(compute(cohort, *arguments))
+                # The page has its own warning of samples with few cells.
+                with warnings.catch_warnings(action="ignore", category=SmallSampleWarning):
+                    result = plain(compute(cohort, *arguments))
                 steps.seconds[title] = time.monotonic() - started
                 if cache is not None:
                     cache.put_json(key, result)
@@ -527,10 +529,11 @@ def training_warnings(run: Run) -> list[Note]:
             notes.append(Note("Training did not converge", text, {"max_epochs": 2 * epochs}))
         return notes
     scores = run.results.scores
-    chance = -np.log(run.results.classes.size) if "log_probability" in scores else 0.0
-    if scores.get("log_probability", scores.get("r2", 0.0)) <= chance:
-        text = "held-out predictions are not better than guessing: these samples do not show that the label can be "
-        text += "predicted from the cells, and the metric is close to the Euclidean one"
+    name = "log_probability" if "log_probability" in scores else "r2"
+    score, chance = scores.get(name, 0.0), -np.log(run.results.classes.size) if name == "log_probability" else 0.0
+    if score <= chance:
+        text = f"held-out {score_name(name)} {score:.2f}, guessing {chance:.2f}: these samples do not show that the "
+        text += "label can be predicted from the cells, and the metric is close to the Euclidean one"
         notes.append(Note("Not better than guessing", text))
     return notes
 
@@ -853,9 +856,10 @@ class Stability:
 def q_values(cohort: Cohort) -> np.ndarray:
     """Return the q-value of each feature: one-dimensional transport between labels against permuted labels."""
     y = cohort.run.classes.loc[list(map(str, cohort.read.D.names))].to_numpy()
-    tested = feature_significance(
-        cohort.metric_features, y, **cohort.design, n_permutations=FEATURE_PERMUTATIONS, random_state=0
-    )
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of samples with few cells
+        tested = feature_significance(
+            cohort.metric_features, y, **cohort.design, n_permutations=FEATURE_PERMUTATIONS, random_state=0
+        )
     return tested.discoveries.q
 
 
