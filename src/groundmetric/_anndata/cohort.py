@@ -290,7 +290,8 @@ def _batches_of_labels(
         if p <= LEVEL:
             text = f"obs[{name!r}] is associated with obs[{label_key!r}] (p = {p:.2g}): "
             known = "labels are compared within batches, and few batches contain several labels"
-            text += known if name == batch_key else "differences between batches can predict the label"
+            advice = "differences between batches can predict the label: if they are technical, learn within batches"
+            text += known if name == batch_key else advice
             remedy = {} if name == batch_key else {"batch_key": str(name)}
             notes.append(Note("Possible batch effect", text, remedy, serious=True))
     return notes
@@ -355,8 +356,20 @@ def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
         return labels
     if not getattr(column.dtype, "ordered", False):
         problem = ", which holds text without an order from low to high: make it ordered categories"
-        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels), key=_by_number)})
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def _by_number(label: str) -> tuple[float, str, str]:
+    """Return a key that sorts text labels by their first number.
+
+    >>> sorted(["30-60", "<30", ">60"], key=_by_number), sorted(["severe", "mild"], key=_by_number)
+    (['<30', '30-60', '>60'], ['mild', 'severe'])
+    """
+    number = re.search(r"\d+(\.\d+)?", label)
+    # "<30" precedes "30-60": other signs than "<" are sorted after digits.
+    sign = label[:1].replace("<", "").replace("≤", "")
+    return (float(number[0]) if number else float("inf"), sign, label)
 
 
 def cell_types_of(obs: pd.DataFrame, cell_type_key: str) -> np.ndarray:

@@ -55,7 +55,7 @@ def nearest(word: str, words: Sequence[str]) -> str:
     >>> nearest("--smaple", ["--sample", "--label"])
     ': did you mean --sample?'
     """
-    matches = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f": did you mean {matches[0]}?" if matches else ""
 
 

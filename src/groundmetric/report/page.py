@@ -398,7 +398,9 @@ def describe_prediction(results: Results) -> list[str]:
         if test["p"] <= LEVEL:
             text = f"The cells are associated with {label} ({p})."
         elif smallest_p(test) > LEVEL:
-            text = f"The test cannot reach p = {LEVEL}: the design allows {test['arrangements']} arrangements ({p})."
+            few = 1 / test["arrangements"] > LEVEL
+            reason = f"the design allows {test['arrangements']} arrangements" if few else "give more permutations"
+            text = f"The test cannot reach p = {LEVEL}: {reason} ({p})."
         else:
             text = f"No association of the cells with {label} is shown ({p}): treat the results below as unconfirmed."
         sentences.append(text)

@@ -55,7 +55,7 @@ def make_learner(method: str, options: dict[str, Any]) -> Learner:
             problem = f", which is an option of method={owner!r}, not of {method!r}: leave it out"
             raise ParameterError(name, value, problem, {"method": owner})
         known = [*names[method], *(parameter for parameter in signature(learn).parameters if parameter != "options")]
-        similar = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        similar = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
         hint = HINTS.get(name, f"did you mean {similar[0]!r}?" if similar else "")
         hint = f": {hint}" if hint else ""
         raise TypeError(f"method={method!r} has no option {name!r}{hint} (options: {', '.join(sorted(names[method]))})")
@@ -238,6 +238,8 @@ def learn(
         for problem in problems:
             if problem.serious:
                 warnings.warn(str(problem), CohortWarning, stacklevel=2)
+            elif learner.verbose:
+                write_line(str(problem))
         cell_numbers = association.sentence(label_key, "sample", "cell")
         if learner.verbose and all(problem.title != "Number of cells" for problem in problems):
             write_line(cell_numbers)
