@@ -22,7 +22,7 @@ def __dir__() -> list[str]:
 
 
 def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
-    """Return the metric that `tl.learn` has learned, from `uns`.
+    """Return the metric that `tl.learn` stored in `uns`.
 
     Parameters
     ----------

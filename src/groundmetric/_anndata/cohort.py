@@ -34,7 +34,7 @@ _FEW_SAMPLES, _UNEQUAL, _FEW_CELLS, _TOO_FEW_CELLS = 8, 3.0, 50, 10
 
 
 class CohortWarning(UserWarning):
-    """The design of a cohort makes results unreliable.
+    """Warning that the design of a cohort makes results unreliable.
 
     `tl.learn` warns about samples without a label, labels with few patients, samples with few cells, patients with
     several samples if `group_key` is not set, and batches or cell numbers that are associated with the label.

@@ -114,7 +114,7 @@ def _renumbered(codes: np.ndarray) -> np.ndarray:
 
 
 class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
-    """Ground metric from an ensemble whose members never measure a distribution they were trained on.
+    """Ensemble of ground metrics with held-out predictions and out-of-bag distances.
 
     With few labelled distributions a single learned metric overfits. Here the groups (patients) are divided into
     cross-validation folds, and each ensemble member is a metric trained on a union of folds, in one of four ways. The

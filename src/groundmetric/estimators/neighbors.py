@@ -134,7 +134,7 @@ class NearestDistributions(BaseEstimator):
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
-    """Classify a distribution by the labels of the distributions nearest to it in exact Wasserstein distance.
+    """Classifier of distributions by their nearest training distributions in exact Wasserstein distance.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
 
 
 class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
-    """Predict a number for a distribution from those of the distributions nearest to it in exact Wasserstein distance.
+    """Regressor of distributions by their nearest training distributions in exact Wasserstein distance.
 
     The prediction is the weighted mean of the neighbours' values; for ordered classes (0, 1, 2, …), the expected rank.
 

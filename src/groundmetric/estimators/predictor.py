@@ -314,7 +314,7 @@ class EnsemblePredictor(GroundMetricMethod, BasePredictor):
 
 
 class TransportClassifier(_Classification, EnsemblePredictor):
-    """Probabilities of classes from an ensemble of learned ground metrics.
+    """Classifier of distributions by an ensemble of learned ground metrics, with probabilities.
 
     Kernel logistic regressions on the views of the ensemble are averaged by stacking weights. Classes have equal
     weight, independently of their size: probabilities assume that all classes are equally frequent among new
@@ -362,7 +362,7 @@ class TransportClassifier(_Classification, EnsemblePredictor):
 
 
 class TransportRegressor(_Regression, EnsemblePredictor):
-    """Numbers from an ensemble of learned ground metrics: ordered labels, ages, doses.
+    """Regressor of distributions by an ensemble of learned ground metrics: ordered labels, ages, doses.
 
     As `TransportClassifier`, with kernel ridge regression. For ordered classes (0, 1, 2, …) the prediction is the
     expected rank.
@@ -390,7 +390,7 @@ class TransportRegressor(_Regression, EnsemblePredictor):
 
 
 class TransportSurvival(EnsemblePredictor):
-    """Risk of an event (death, relapse) from an ensemble of learned ground metrics.
+    """Predictor of the risk of an event (death, relapse) by an ensemble of learned ground metrics.
 
     Right-censored times become numbers: the percentile of survival of each patient by Kaplan–Meier, for a censored one
     the expected percentile (see `groundmetric.learning.survival_percentiles`). An ensemble is fitted to these; the
@@ -529,7 +529,7 @@ class _Multimodal(BasePredictor):
 
 
 class MultimodalClassifier(_Classification, _Multimodal):
-    """Probabilities of classes from several modalities, each with its learned metric.
+    """Classifier of distributions in several modalities, with a learned metric for each modality.
 
     The views of all modalities are stacked in one ensemble, whose held-out predictions use no label of their fold. If
     all modalities are measured on the same cells, further views compare cells by the features of all modalities.
@@ -568,7 +568,7 @@ class MultimodalClassifier(_Classification, _Multimodal):
 
 
 class MultimodalRegressor(_Regression, _Multimodal):
-    """Numbers from several modalities, each with its learned metric.
+    """Regressor of distributions in several modalities, with a learned metric for each modality.
 
     As `MultimodalClassifier`, with kernel ridge regression.
 

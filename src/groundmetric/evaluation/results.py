@@ -25,7 +25,7 @@ LEVELS = ("distributions", "points")
 
 @dataclass(frozen=True)
 class Voting:
-    """Votes of nearest training distributions and points, by which methods without `predict_proba` predict.
+    """Options of the nearest-neighbour votes by which methods without `predict_proba` predict.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def canonical_axes(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Axes:
-    """Rotate the components of a metric to axes that can be read one by one.
+    """Rotate the components of a metric to uncorrelated axes, sorted by their share of the transport.
 
     W and RW are the same metric for every rotation R, so single rows of a learned W have no meaning. The axes are the
     principal axes of the projected points, which are uncorrelated, sorted by their share of the transport between

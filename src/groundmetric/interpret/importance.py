@@ -230,7 +230,7 @@ class Enrichment(Tabular):
 def over_representation(
     features: Iterable[str], background: Iterable[str], sets: Mapping[str, Iterable[str]]
 ) -> Enrichment:
-    """Test whether a set has more of the given features than expected of a random draw from the background.
+    """Test whether a set has more of the given features than expected for a random draw from the background.
 
     The test is the one-sided hypergeometric test (Fisher's exact test). The background is the set of tested features
     (those that the metric was learned from), not all genes of the genome; otherwise every set of expressed genes is

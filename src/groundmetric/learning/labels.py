@@ -98,7 +98,7 @@ class Distances(Ordered):
 
 @dataclass(frozen=True)
 class Survival(_LabelWithGap):
-    """Right-censored survival times; only comparisons of certain order are used.
+    """Right-censored survival times; only triplets of known order are used.
 
     Times are converted to percentiles of survival (`survival_percentiles`). A triplet (i, j, k) is used if k is farther
     from j than i is for every possible death time of the censored patients.

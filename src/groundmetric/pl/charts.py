@@ -167,7 +167,7 @@ def history(
     record: Learned | Mapping[str, Any] | AnnData, *, key: str = "groundmetric",
     ax: Axes | None = None, show: bool | None = None,
 ) -> Axes:  # fmt: skip
-    """Training: held-out scores of the views of an ensemble, or a single learner epoch by epoch.
+    """Training history: held-out scores of the views of an ensemble, or the epochs of a single learner.
 
     Of an ensemble: the held-out score of each view and of all together, against guessing (dashed). Of a single learner:
     the loss of held-out (`stopping`) and training triplets, with a mark at the selected epoch; without held-out

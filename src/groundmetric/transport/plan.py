@@ -36,7 +36,7 @@ class Status(enum.Enum):  # numpydoc ignore=PR01
 
 @dataclass(frozen=True)
 class Basis:
-    """Spanning tree and dual potentials at the end of a solve, for the warm start of another with the same masses.
+    """Spanning tree and dual potentials at the end of a solve, for a warm start with the same masses.
 
     Nodes 0 to n - 1 are the n sources with mass, the next m nodes are the sinks with mass, and the last node is the
     artificial root.
