@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -238,6 +239,14 @@ def test_there_is_one_score_everywhere(runs):
     weights = {row[0]: row[2] for row in page.kinds.rows}
     assert weights == pytest.approx(run.entry["ensemble"]["weights"])
     assert not [note for note in page.results.warnings if "groundmetric_" in note.text]
+
+
+def test_a_design_that_cannot_reach_significance_is_named(runs):
+    results = collect(runs["ensemble"], permutations=3)
+    results.stability = replace(results.stability, smallest_p=0.1)
+    page = make_page(results)
+    assert "can reach q < 0.05: this design allows no p-value below 0.1." in page.summary["Genes"]
+    assert cards_of(page)["Significant genes"][1][1] == "smallest attainable q: 0.1"
 
 
 def test_a_single_metric_is_refitted_and_scored_in_folds(runs, capsys):

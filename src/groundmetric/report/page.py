@@ -457,7 +457,10 @@ def describe_genes(results: Results) -> list[str]:
         selected = dict(zip(run.stored.features, stability.selected, strict=True))
         often = sum(selected[str(name)] >= 0.9 for name in genes.index[:n])
         sentences.append(f"{often} of the top {n} are among the top {n} in at least 90% of the {stability.repeats}.")
-    if (significant := stability.significant()) is not None:
+    if stability.q is not None and stability.smallest_p > LEVEL:
+        reason = f"this design allows no p-value below {stability.smallest_p:.2g}"
+        sentences.append(f"No {run.feature} can reach q < {LEVEL}: {reason}.")
+    elif (significant := stability.significant()) is not None:
         sentences.append(f"{significant:,} {run.feature}s have q < {LEVEL}.")
     return sentences
 

@@ -65,7 +65,7 @@ from ..metrics.base import GroundMetric
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run
-CACHE_FORMAT = 9  # entries of other formats are computed again
+CACHE_FORMAT = 10  # entries of other formats are computed again
 MAX_VALUES = 5  # ordered labels with more different values are compared by thirds
 TYPE_COLUMNS = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # recognised as cell types
 
@@ -482,8 +482,10 @@ def collect(
     if not is_ensemble:
         results.stability = results.optional("Stability of genes", refit_stability)
     if permutations and results.stability is not None:
-        q = results.optional("q-values of genes", q_values)
-        results.stability = replace(results.stability, q=None if q is None else np.array(q, dtype=float))
+        tested = results.optional("q-values of genes", q_values)
+        if tested is not None:
+            q = np.array(tested["q"], dtype=float)
+            results.stability = replace(results.stability, q=q, smallest_p=tested["smallest_p"])
     scores = results.optional("Baselines", held_out_scores)
     if scores is not None:
         results.evaluation = Evaluation(**scores)
@@ -847,20 +849,21 @@ class Stability:
     n_top: int
     repeats: str
     q: np.ndarray | None = None
+    smallest_p: float = 0.0  # smallest p-value of a feature that the permutations and the design allow
 
     def significant(self) -> int | None:
         return None if self.q is None else int(np.sum(self.q < LEVEL))
 
 
 @step("q", "testing single features")
-def q_values(cohort: Cohort) -> np.ndarray:
-    """Return the q-value of each feature: one-dimensional transport between labels against permuted labels."""
+def q_values(cohort: Cohort) -> dict[str, Any]:
+    """Return the q-values of the features against permuted labels ("q"), and the smallest possible p-value."""
     y = cohort.run.classes.loc[list(map(str, cohort.read.D.names))].to_numpy()
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # of samples with few cells
         tested = feature_significance(
             cohort.metric_features, y, **cohort.design, n_permutations=FEATURE_PERMUTATIONS, random_state=0
         )
-    return tested.discoveries.q
+    return {"q": tested.discoveries.q, "smallest_p": tested.smallest_p}
 
 
 @step("stability", "refitting to bootstrap samples", limited=True, into=Stability)
