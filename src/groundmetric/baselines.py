@@ -675,7 +675,7 @@ class TransportKernel(_Predictor):
     def _fit(self, D: Distributions, target: Target, folds: np.ndarray) -> None:
         geometry = Geometry(D, self.random_state, _TRANSPORT_POINTS)
         self._scaling, self._view, self._target = geometry.scaling, EuclideanView.fit(geometry), target.without_labels()
-        self._model = KernelModel.fit(self._view.kernel(), target, folds)[0]
+        self._model = KernelModel.fit(self._view.kernel(), target, folds, self._view.landmarks)[0]
 
     def _predict(self, D: Distributions) -> np.ndarray:
         kernel = self._view.kernel_to(self._scaling.describe(D))

@@ -153,3 +153,11 @@ def test_a_transformer_may_be_linear_or_not():
 
 def test_penalties_cover_four_orders_of_magnitude():
     assert STRENGTHS.max() / STRENGTHS.min() >= 1e4
+
+
+def test_a_kernel_model_of_a_large_cohort_uses_landmarks():
+    numbers = np.random.default_rng(0).uniform(size=300)
+    arrays = [np.random.default_rng(k).normal(size=(4, 2)) + 6 * number for k, number in enumerate(numbers)]
+    D = gm.Distributions.from_arrays(arrays)
+    model = TransportKernel(target="ordered").fit(D[:270], numbers[:270])
+    assert np.corrcoef(model.predict(D[270:]), numbers[270:])[0, 1] > 0.9

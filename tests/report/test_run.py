@@ -118,5 +118,8 @@ def test_many_numbers_are_compared_by_thirds_and_few_values_by_value():
         low, high = run.stored.labels.min(), run.stored.labels.max()
         assert len(set(run.classes[run.stored.labels == low]) & set(run.classes[run.stored.labels == high])) == 0
         assert np.all(run.classes.value_counts() >= 3)
-        notes = collect(run, evaluation=False).warnings
-        assert "has 3 of 10 samples" in next(note.text for note in notes if note.title == "Few samples")
+        results = collect(run, evaluation=False)
+        assert results.cell_numbers == gm.evaluation.size_association(
+            cells.obs["sample"].value_counts(sort=False)[run.stored.labels.index].to_numpy(),
+            run.stored.labels.to_numpy(), target="ordered",
+        )  # fmt: skip

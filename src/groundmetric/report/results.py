@@ -187,6 +187,16 @@ class Run:
         names = np.array([f"{self.label_key} {text}" for text in ranges], dtype=object)
         return pd.Series(names[np.searchsorted([low, high], numbers)], labels.index)
 
+    @property
+    def numbers(self) -> pd.Series | None:
+        """Ordered labels of the training samples as numbers; None for classes."""
+        if not self.is_ordered:
+            return None
+        if self.results is not None:
+            return pd.Series(self.results.numbers, self.results.samples)
+        labels = self.with_order(self.stored.labels.to_frame(self.label_key))[self.label_key]
+        return labels if self.has_numbers else labels.cat.codes
+
     def with_order(self, obs: pd.DataFrame) -> pd.DataFrame:
         """Return `obs` with ordered text labels as categories from low to high."""
         if not self.is_ordered or self.has_numbers:
@@ -447,7 +457,9 @@ def collect(
     if run.is_ordered:  # many numbers are compared by thirds
         obs = obs.assign(**{run.label_key: run.classes.reindex(obs.index)})
     distances = run.samples.obsp[f"{run.key}_distances"]
-    problems, association = cohort_problems(obs, run.label_key, run.sample_key, run.group_key, distances=distances)
+    problems, association = cohort_problems(
+        obs, run.label_key, run.sample_key, run.group_key, numbers=run.numbers, distances=distances
+    )
     # A report has the groups of the run.
     problems = [replace(n, text=f"{n.text}, and learn again") if "group_key" in n.remedy else n for n in problems]
     results = Results(
