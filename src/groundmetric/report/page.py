@@ -699,6 +699,9 @@ def type_table(results: Results) -> Table:
         share = [interval[0], interval] if types["certain"] and interval[0] is not None else [None, None]
         rows.append([name, *share, types["relevance"][k], *map(float, composition[name])])
     rows.sort(key=lambda row: -(row[3] if row[1] is None else row[1]) if row[3] is not None else np.inf)
+    if not types["certain"]:  # without shares
+        fields = [fields[0], replace(fields[3], minor=False), *fields[4:]]
+        rows = [[row[0], *row[3:]] for row in rows]
     return Table("types-table", f"Cell types (column {type_key!r}), {source}", fields, rows)
 
 
@@ -740,7 +743,7 @@ def render(page: SimpleNamespace) -> str:
         loader=PackageLoader(__package__, ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_visible,
     )  # fmt: skip
-    environment.filters |= {"number": format, "prose": prose}
+    environment.filters |= {"number": format, "prose": prose, "breakable": breakable}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     samples = page.samples
     largest = float(samples.distances.max()) or 1.0
@@ -774,6 +777,15 @@ def _visible(data: Any) -> Any:
     if isinstance(data, dict):
         return {_visible(key): _visible(value) for key, value in data.items()}
     return [_visible(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def breakable(text: Any) -> Markup:
+    """Return text that lines may break after an underscore.
+
+    >>> breakable("type_<b>")
+    Markup('type_<wbr>&lt;b&gt;')
+    """
+    return Markup("_<wbr>").join(visible(str(text)).split("_"))
 
 
 def prose(text: Any) -> Markup:
