@@ -66,7 +66,8 @@ def test_the_first_axis_has_the_genes_and_the_cell_type_of_the_programme(results
     assert results.axes.active_types(0)[0][0] == acting
     assert results.axes.genes(0, run.stored.features)[0][0].startswith("PROG")
     assert results.axes.ends(0) in (("control", "disease"), ("disease", "control"))
-    assert make_page(results).summary["Cell types"].startswith(acting)
+    start = f"Largest share of the difference between labels: {acting}, "
+    assert make_page(results).summary["Cell types"].startswith(start)
 
 
 def test_relevance_is_computed_for_the_drawn_cells(run):

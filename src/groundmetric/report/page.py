@@ -301,6 +301,8 @@ def make_page(results: Results, title: str | None = None) -> SimpleNamespace:
     if title is None:
         names = sorted(set(run.classes))
         labels = joined(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
+        if len(names) < 4 and all(name.replace(".", "", 1).isdigit() for name in names):
+            labels = f"{run.label_key} {labels}"  # "0 and 1" alone would not name the label
         title = f"Association of cells with {run.label_key}" if run.is_ordered else f"Differences between {labels}"
     kinds, plan, influence = None, None, None
     if run.results is not None:
@@ -473,8 +475,8 @@ def describe_types(types: dict[str, Any] | None) -> list[str]:
         return ["No cell type can be said to carry the difference between labels."]
     first = int(np.nanargmax(np.array(types["share"], dtype=float)))
     interval = f"95% interval {types['low'][first]:.0%} to {types['high'][first]:.0%}"
-    share = f"{types['share'][first]:.0%} of the difference between labels ({interval})"
-    return [f"{types['types'][first]} carries {share}, the largest share of a cell type."]
+    share = f"{types['share'][first]:.0%} ({interval})"
+    return [f"Largest share of the difference between labels: {types['types'][first]}, {share}."]
 
 
 def describe_axis(results: Results) -> list[str]:
