@@ -1,4 +1,5 @@
-"""Run benchmarks, print their tables, and write results.md and scale.md from results.json and scale.json.
+"""Run benchmarks, print their tables, and write results.md, scale.md and the table of the README from results.json and
+scale.json.
 
 python benchmarks/run.py                 all sections of results.md (most time is spent in ggml-ot)
 python benchmarks/run.py scale           all sections of scale.md
@@ -21,6 +22,7 @@ import speed
 import training
 
 FOLDER = Path(__file__).resolve().parent
+README = FOLDER.parent / "README.md"
 # By file: heading, conditions, and the title and the function of each section.
 PAGES = {
     "results": ("Benchmarks\n\nWritten by `make bench`.", "one core, one thread, medians", {
@@ -75,6 +77,50 @@ def run_section(page: str, name: str) -> None:
     (FOLDER / f"{page}.md").write_text(f"# {heading}\n\n" + "\n".join(parts))
 
 
+def time_of(ms: float) -> str:
+    return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.3g} ms"
+
+
+def write_readme(results: dict) -> None:
+    """Replace the rows of the speed table of the README; the last row of the table is the distance matrix."""
+    lines = []
+    for solve in results["solve"]["rows"]:
+        sizes, comma, masses = solve["sizes"].partition(",")
+        label, cold, warm = f"exact solve, {sizes} points{comma}{masses}", solve["cold ms"], solve["warm ms"]
+        others = {
+            name: solve[f"{key} ms"]
+            for name, key in (("POT", "POT"), ("SciPy `linear_sum_assignment`", "SciPy linear_sum_assignment"),
+                              ("lapx `lapjv`", "lapx lapjv"))
+            if solve[f"{key} ms"]
+        }  # fmt: skip
+        if solve["sizes"].startswith(("1000", "4000")):
+            times = ", ".join(f"{name} {time_of(ms)}" for name, ms in others.items())
+            ratios = ", ".join(f"{ms / cold:.0f}" for ms in others.values())
+            lines.append(f"| {label}, cold start | {time_of(cold)} | {times} | {ratios} |")
+        if solve["sizes"] == "1000 × 1000":
+            pot = solve["POT warm ms"]
+            lines.append(
+                f"| {label}, warm start | {time_of(warm)} | POT, warm start {time_of(pot)} | {pot / warm:.0f} |"
+            )
+    for epoch in results["epoch"]["rows"]:
+        if epoch["our steps"] == "default batches":
+            ours, theirs = epoch["groundmetric s per epoch"], epoch["ggml-ot s per epoch"]
+            lines.append(
+                f"| training epoch, {epoch['data']} | {ours:.3g} s | ggml-ot {theirs:.3g} s | {theirs / ours:.0f} |"
+            )
+    ours, gpu, _, exact = (row["s per epoch"] for row in results["tutorial"]["rows"])
+    lines.append(
+        f"| training epoch, GPU tutorial of ggml-ot (63 × 250 cells × 5,000 genes) | {ours:.3g} s, exact, 1 CPU thread "
+        f"| published by ggml-ot: {gpu:.3g} s, Sinkhorn, GPU; {exact:.3g} s, exact, 64 CPU threads | |"
+    )
+    matrix = results["distances"]["rows"][0]
+    ours, theirs = matrix["groundmetric s"], matrix["ggml-ot s"]
+    lines.append(f"| distance matrix, 40 × 1000 points | {ours:.3g} s | ggml-ot {theirs:.3g} s | {theirs / ours:.0f} |")
+    text = README.read_text()
+    first, last = text.index("| exact solve,"), text.index("\n", text.index("| distance matrix,"))
+    README.write_text(text[:first] + "\n".join(lines) + text[last:])
+
+
 def main(chosen: list[str]) -> None:
     page_of = {name: page for page, (*_, sections) in PAGES.items() for name in sections}
     unknown = set(chosen) - set(page_of) - set(PAGES)
@@ -86,6 +132,7 @@ def main(chosen: list[str]) -> None:
         if cores is not None:
             os.sched_setaffinity(0, {min(cores)} if page_of[name] == "results" else cores)
         run_section(page_of[name], name)
+    write_readme(json.loads((FOLDER / "results.json").read_text()))
 
 
 if __name__ == "__main__":

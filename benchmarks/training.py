@@ -102,7 +102,7 @@ def our_epochs(D: gm.Distributions, y: np.ndarray, epochs: int, **options: int) 
 def epochs() -> list[dict]:
     cases = {
         "Synth 200D": (gm.datasets.synth_200d(random_state=0), ["--epochs", 5]),
-        "40 × 1000 × 2000": (modes_2000d(), ["--epochs", 3, "--batch-distributions", 8]),
+        "40 × 1000 points × 2000 features": (modes_2000d(), ["--epochs", 3, "--batch-distributions", 8]),
     }
     rows = []
     for name, ((D, y), options) in cases.items():

@@ -118,9 +118,6 @@ DIAGONAL = ("univariate", "anova", "learned")
 KINDS = (*DIAGONAL, "linear")
 # Features that a diagonal member uses at least and at most.
 _MIN_FEATURES, _MAX_FEATURES = 3, 50
-# Residual variances are moderated by this share of their median: a feature that hardly varies among the training
-# distributions of a member may vary among new distributions.
-_VARIANCE_FLOOR = 0.05
 # Distributions that a "learned" and a "linear" member is trained on at most. An epoch of the triplet loss takes time
 # proportional to their number; the likelihood compares all pairs.
 _MAX_TRAINING, _MAX_LIKELIHOOD = 128, 40
@@ -300,7 +297,10 @@ def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -
 
 
 def _anova_weights(quantiles: np.ndarray, target: Target) -> np.ndarray:
-    """Return weights by the ratio of explained to residual variance of the quantile functions."""
+    """Return weights by the ratio of explained to residual variance of the quantile functions.
+
+    The residual variance is moderated by adding its median over features, as the standard error in `separation`.
+    """
     n, n_quantiles, n_features = quantiles.shape
     columns = centre_within(target.regressors(), target.strata)
     basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
@@ -314,7 +314,7 @@ def _anova_weights(quantiles: np.ndarray, target: Target) -> np.ndarray:
     )
     n_means = 1 if target.strata is None else np.unique(target.strata).size
     residual /= max(n - n_means - basis.shape[1], 1)
-    floor = _VARIANCE_FLOOR * float(np.median(residual)) + 1e-12 * max(float(total.max(initial=0.0)), 1e-300)
+    floor = float(np.median(residual)) + 1e-12 * max(float(total.max(initial=0.0)), 1e-300)
     ratio = between / max(basis.shape[1], 1) / (residual + floor)
     deviation = np.sqrt(residual / n_quantiles)
     deviation = deviation + np.median(deviation)
