@@ -246,7 +246,7 @@ def test_values_on_another_scale_are_an_error_unless_forced(halves):
     train, new = halves
     with pytest.raises(ParameterError) as caught:
         transfer(new, train, layer="counts")
-    assert (caught.value.parameter, caught.value.remedy) == ("force", {"force": True})
+    assert (caught.value.parameter, caught.value.value, caught.value.remedy) == ("layer", "counts", {"force": True})
     with (
         pytest.warns(UserWarning, match="is on another scale than the values of training: they are whole numbers"),
         pytest.warns(UnfamiliarWarning, match="4 of 4 samples"),
@@ -291,7 +291,7 @@ def test_after_learning_from_raw_counts_these_are_the_scale(halves):
     transfer(new, raw)  # takes the layer of training
     with pytest.raises(ParameterError) as caught:
         transfer(new, raw, layer="X")
-    assert (caught.value.parameter, caught.value.remedy) == ("force", {"force": True})
+    assert (caught.value.parameter, caught.value.value, caught.value.remedy) == ("layer", "X", {"force": True})
 
 
 def test_numbers_as_labels_and_another_column_of_samples(halves):

@@ -279,7 +279,7 @@ def _check_scale(
         return
     message = f"{where} is on another scale than the values of training: {reason}"
     if not force:
-        raise ParameterError("force", False, f", but {message}; preprocess it as in training", {"force": True})
+        raise ParameterError("layer", layer, f": {message}; preprocess it as in training", {"force": True})
     warnings.warn(message, UserWarning, stacklevel=4)
 
 
