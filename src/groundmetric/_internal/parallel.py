@@ -7,6 +7,7 @@ reaches the caller only if it also occurs here.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -183,7 +184,12 @@ class DaskBackend:
                 self.client.cancel(list(sent))
 
     def _submit(self, function: Callable[..., Any], task: Any) -> Any:
-        return self.client.submit(_on_worker, function, task, __version__, pure=False, retries=_RETRIES)
+        import cloudpickle
+
+        # Arrays of an object that Dask sends are views of one message, and may be unaligned. Those of a pickle are
+        # aligned, as the C++ core needs them.
+        pickled = cloudpickle.dumps(task)
+        return self.client.submit(_on_worker, function, pickled, __version__, pure=False, retries=_RETRIES)
 
     def _result(self, future: Any, function: Callable[[Item], Result], task: Item) -> Result:
         """Return the result of a finished task; compute the task here if it failed on the workers."""
@@ -288,9 +294,9 @@ def run_in_threads(
     yield from parallel(run(number) for number in range(len(tasks)))
 
 
-def _on_worker(function: Callable[[Item], Result], task: Item, version: str) -> tuple[str, Result | None]:
+def _on_worker(function: Callable[[Any], Result], task: bytes, version: str) -> tuple[str, Result | None]:
     """Return the worker's version, and the result if versions agree: workers may join after the first check."""
-    return __version__, function(task) if version == __version__ else None
+    return __version__, function(pickle.loads(task)) if version == __version__ else None
 
 
 def _attempt(function: Callable[[Item], Result], number: int, task: Item) -> tuple[int, Result | None, Any]:
