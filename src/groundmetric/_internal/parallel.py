@@ -184,12 +184,12 @@ class DaskBackend:
                 self.client.cancel(list(sent))
 
     def _submit(self, function: Callable[..., Any], task: Any) -> Any:
-        import cloudpickle
+        import distributed.protocol.pickle
 
+        dumps: Any = distributed.protocol.pickle.dumps
         # Arrays of an object that Dask sends are views of one message, and may be unaligned. Those of a pickle are
         # aligned, as the C++ core needs them.
-        pickled = cloudpickle.dumps(task)
-        return self.client.submit(_on_worker, function, pickled, __version__, pure=False, retries=_RETRIES)
+        return self.client.submit(_on_worker, function, dumps(task), __version__, pure=False, retries=_RETRIES)
 
     def _result(self, future: Any, function: Callable[[Item], Result], task: Item) -> Result:
         """Return the result of a finished task; compute the task here if it failed on the workers."""
