@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric import pairwise_distances
 from groundmetric.ensemble import KINDS, Classes, Geometry, Numbers
-from groundmetric.ensemble.members import DIAGONAL, separation, strongest_features, train_members
+from groundmetric.ensemble.members import DIAGONAL, _anova_weights, separation, strongest_features, train_members
 from groundmetric.estimators.learner import refine_weights
 
 from ..estimators.cohorts import PLANTED, cohort
@@ -96,6 +96,16 @@ def test_separation_has_no_sign_of_the_labels():
     values = np.random.default_rng(0).normal(size=16)
     first = separation(GEOMETRY.marginals, Numbers(values), rows, 16)
     assert_allclose(separation(GEOMETRY.marginals, Numbers(3.0 - 2.0 * values), rows, 16), first, rtol=1e-5)
+
+
+def test_variance_ratios_are_moderated():
+    """Of 1,000 features in six distributions, some hardly vary within the classes by chance."""
+    y, n_selected = np.repeat([0, 1], 3), 0
+    for seed in range(20):
+        quantiles = np.random.default_rng(seed).normal(size=(6, 1, 1000))
+        quantiles[y == 1, :, :10] += 4.0
+        n_selected += np.sum(np.argsort(-_anova_weights(quantiles, Classes(y, 2)))[:10] < 10)
+    assert n_selected / 20 > 6.5  # of 10; 4.5 if moderated by a twentieth of the median
 
 
 def test_strongest_features_are_at_least_three_and_at_most_fifty():
