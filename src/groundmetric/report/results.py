@@ -871,9 +871,10 @@ class Stability:
 def q_values(cohort: Cohort) -> dict[str, Any]:
     """Return the q-values of the features against permuted labels ("q"), and the smallest possible p-value."""
     y = cohort.run.classes.loc[list(map(str, cohort.read.D.names))].to_numpy()
-    tested = feature_significance(
-        cohort.metric_features, y, **cohort.design, n_permutations=FEATURE_PERMUTATIONS, random_state=0
-    )
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of samples with few cells
+        tested = feature_significance(
+            cohort.metric_features, y, **cohort.design, n_permutations=FEATURE_PERMUTATIONS, random_state=0
+        )
     return {"q": tested.discoveries.q, "smallest_p": tested.smallest_p}
 
 
